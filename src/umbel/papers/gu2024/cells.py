@@ -52,9 +52,18 @@ def _cells(size: Size, methods: Methods, experiment: Experiment, column: str) ->
 
 
 def _table2(size: Size) -> list[Cell]:
-    """The columns; at full size there is one with a tenth of the clients, too."""
-    parts = pick(size, smoke=(1,), reduced=(1,), full=(10, 1))
-    return [cell for part in parts for cell in _rotated_mnist(size, part=part)]
+    """The columns; at full size also with a tenth of the clients, and with half of the rounds."""
+    if size != "full":
+        return _rotated_mnist(size)
+    return [*_rotated_mnist(size, part=10), *_halfway(), *_rotated_mnist(size)]
+
+
+def _halfway() -> list[Cell]:
+    """The paper's clients for 30 of its 60 rounds, with the k of the authors' files."""
+    whole = _rotated_mnist("full")
+    sooner = replace(whole[0].experiment, rounds=30)
+    methods = {cell.row: cell.experiment.algorithm for cell in whole if "k = 10" not in cell.row}
+    return _cells("full", methods, sooner, f"{whole[0].column}, 30 rounds")
 
 
 def _rotated_mnist(
