@@ -345,6 +345,17 @@ def test_an_average_over_the_cohort_is_found() -> None:
         check_method(AveragesOverTheCohort())
 
 
+@dataclass(frozen=True)
+class InRounds(Norms):
+    """Its setting is a list, which has no hash."""
+
+    rounds: list[int] = field(default_factory=lambda: [2, 4])
+
+
+def test_a_setting_may_be_a_list() -> None:
+    check_method(InRounds())
+
+
 def test_a_method_without_a_mistake_passes() -> None:
     check_method(Norms())
 

@@ -35,10 +35,20 @@ def run_of(algorithm: Algorithm[Any], dtype: torch.dtype = torch.float64, **chan
             settings |= {start.split(":")[0]: asked_for.pop(start) for start in more}
 
 
-@lru_cache(maxsize=1)
 def uninterrupted(algorithm: Algorithm[Any]) -> list[tuple[State, Record]]:
     """The rounds of an uninterrupted run, with which several checks compare other runs."""
+    try:
+        hash(algorithm)
+    except TypeError:  # some setting is a list
+        return _uninterrupted(algorithm)
+    return _remembered(algorithm)
+
+
+def _uninterrupted(algorithm: Algorithm[Any]) -> list[tuple[State, Record]]:
     return list(run_of(algorithm).rounds(ROUNDS))
+
+
+_remembered = lru_cache(maxsize=1)(_uninterrupted)
 
 
 def last_state(run: Run, **resumed: Any) -> State:
