@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import umbel
 from umbel.checks import UsageError
@@ -38,6 +39,11 @@ def test_those_of_picked_clients_stay_theirs() -> None:
 def test_values_that_are_not_known_are_empty() -> None:
     federation = known({"site": ["south", None, float("nan")]})
     assert federation.attributes == {"site": ("south", "", "")}
+
+
+@pytest.mark.parametrize("several", [np.array([1, 2]), torch.tensor([1, 2])], ids=["np", "torch"])
+def test_a_value_of_several_numbers_is_a_text(several: object) -> None:
+    assert known({"range": [several] * 3}).attributes == {"range": (str(several),) * 3}
 
 
 def test_a_folder_keeps_them(tmp_path: Path) -> None:

@@ -87,4 +87,7 @@ def is_missing(entry: object) -> bool:
     """Whether this is None, NaN, or a missing value of pandas."""
     if entry is None or type(entry).__name__ in ("NAType", "NaTType"):
         return True  # comes first, since NA == NA is not a bool in pandas
-    return bool(entry != entry)
+    try:
+        return bool(entry != entry)
+    except (RuntimeError, TypeError, ValueError):  # a tensor or an array of several numbers
+        return False
