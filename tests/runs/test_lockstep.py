@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from math import prod
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -23,6 +22,7 @@ from umbel.algorithms import FLACC, IFCA, LCFL, FedAvg, FedEM, Joint, LocalOnly,
 from umbel.algorithms.base import Algorithm
 from umbel.client.batches import Shard
 from umbel.client.net import Net
+from umbel.client.objectives import BINARY, CLASSIFICATION, Objective
 from umbel.client.optimizers import Adam
 from umbel.client.work import Gradient, LocalTraining, TrainAndGradient, Work
 from umbel.data.scenarios import ROTATED_DIGITS
@@ -33,12 +33,11 @@ from umbel.engines.validation import Limits
 from umbel.engines.wrappers import QuorumError
 from umbel.flow import Engine, Replies, Request, Rows
 from umbel.networks import MLP
-from umbel.networks.base import Model
 from umbel.runs.execution import TOGETHER, execute, execute_together
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.joining import kind_of, merged
-from umbel.runs.lockstep import MeetingPoint, joined, seats
+from umbel.runs.lockstep import MeetingPoint, joined, pays, seats
 from umbel.runs.records import Record
 from umbel.runs.run import Run
 
@@ -112,27 +111,15 @@ def test_each_run_comes_to_what_it_comes_to_by_itself(
         assert_same(run, other)
 
 
-@dataclass(frozen=True)
-class Normalised(Model):
-    """A layer whose outputs are normalised, between two linear ones."""
-
-    def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
-        first = nn.Linear(prod(input_shape), 20)
-        return nn.Sequential(
-            nn.Flatten(), first, nn.LayerNorm(20), nn.ReLU(), nn.Linear(20, num_outputs)
-        )
-
-
-NORMALISED = [FedAvg(LOCAL), PFedMe(), IFCA(local=LOCAL), IFCA(num_clusters=1, local=LOCAL)]
+ALIKE = [FedAvg(LOCAL), PFedMe(), IFCA(local=LOCAL), IFCA(num_clusters=1, local=LOCAL)]
 
 
 @pytest.mark.parametrize("participation", [0.75, 1.0])
-@pytest.mark.parametrize("method", NORMALISED, ids=["fedavg", "pfedme", "ifca", "one model"])
-def test_with_normalisation_each_run_has_the_very_results_of_a_run_alone(
+@pytest.mark.parametrize("method", ALIKE, ids=["fedavg", "pfedme", "ifca", "one model"])
+def test_each_run_has_the_very_results_of_a_run_alone(
     method: Algorithm[Any], participation: float, tmp_path: Path
 ) -> None:
-    changed = replace(EXPERIMENT, model=Normalised(), algorithm=method, rounds=3)
-    experiment = replace(changed, participation=participation)
+    experiment = replace(EXPERIMENT, algorithm=method, participation=participation, rounds=3)
     runs, others = folders(tmp_path / "a", experiment), folders(tmp_path / "b", experiment)
     together(runs)
     alone(others)
@@ -159,33 +146,46 @@ def test_one_model_for_all_is_joined_only_for_work_that_has_the_same_bits(
 ) -> None:
     one = Rows(torch.zeros(1, 4), torch.zeros(8, dtype=torch.long))
     request = Request(work, torch.arange(8), range(8), each={"theta": one})
-    assert (kind_of(0, request, 12, dense=True) == kind_of(1, request, 12, dense=True)) == joins
+    assert (kind_of(0, request, 12) == kind_of(1, request, 12)) == joins
 
 
-def test_runs_of_one_client_are_side_by_side_only_with_the_kernel_that_they_have_alone() -> None:
-    federation, here = blobs([50]), EngineSettings(device="cpu")
-    dense = Net(lambda: nn.Linear(6, 3))
-    normalised = Net(lambda: nn.Sequential(nn.Linear(6, 3), nn.LayerNorm(3)))
-    for net in (dense, normalised):
-        runs = [Run(FedAvg(LOCAL), federation, net, seed=seed, engine=here) for seed in (0, 1)]
-        assert (seats(runs) is not None) == (net is dense)
+@pytest.mark.parametrize(
+    ("clients", "between", "objective", "together"),
+    [
+        (2, nn.ReLU(), CLASSIFICATION, True),
+        (1, nn.ReLU(), CLASSIFICATION, False),
+        (2, nn.LayerNorm(8), CLASSIFICATION, False),
+        (2, nn.Sigmoid(), CLASSIFICATION, False),
+        (2, nn.ReLU(), BINARY, False),
+    ],
+    ids=["chain", "one client", "normalised", "sigmoid", "yes or no"],
+)
+def test_only_chains_of_linear_layers_of_several_clients_are_side_by_side(
+    clients: int, between: nn.Module, objective: Objective, together: bool
+) -> None:
+    """Bits of others depend on how many clients are computed at a time."""
+    federation = blobs([50] * clients)
+    net = Net(lambda: nn.Sequential(nn.Linear(6, 8), between, nn.Linear(8, 3)), objective)
+    here = EngineSettings(device="cpu")
+    runs = [Run(FedAvg(LOCAL), federation, net, seed=seed, engine=here) for seed in (0, 1)]
+    assert (pays(runs[0]) and seats(runs) is not None) == together
 
 
-def test_with_normalisation_the_chunks_of_joined_requests_change_no_results() -> None:
+def test_the_chunks_of_joined_requests_change_no_results() -> None:
     """Chunks hold 32 clients: the last 8 of a run alone are all sent one model."""
     federation = blobs((6,) * 40)
-    net = Net(lambda: nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.Linear(8, 3)))
+    net = Net(lambda: nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)))
     models, rows = torch.stack([net.new(1), net.new(2)]), torch.tensor([0, 1]).repeat_interleave(20)
-    request = Request(LOCAL, torch.arange(40), range(40), each={"theta": Rows(models, rows)})
-    few = partial(Vectorised, net, memory_mb=0.12)
-    expected = few(federation).send(request).columns["update"]
+    request = Request(Gradient(), torch.arange(40), range(40), each={"theta": Rows(models, rows)})
+    few = partial(Vectorised, net, memory_mb=0.08)
+    expected = few(federation).send(request).columns["gradient"]
     found = list[Tensor]()
-    MeetingPoint(few(joined([federation] * 2)), [0, 40], 6, dense=False).drive(
-        [lambda seat: found.append(seat.send(request).columns["update"])] * 2
+    MeetingPoint(few(joined([federation] * 2)), [0, 40], 6).drive(
+        [lambda seat: found.append(seat.send(request).columns["gradient"])] * 2
     )
     sizes = [len(chunk) for chunk in few(federation).chunks(request)]
     assert sizes == [32, 8]
-    assert all(torch.equal(update, expected) for update in found)
+    assert all(torch.equal(gradient, expected) for gradient in found)
 
 
 def test_runs_that_stopped_in_different_rounds_go_on_together(tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ def test_runs_are_computed_together_where_each_begins_at_a_row_that_is_aligned(
     def ask(number: int, seat: Engine) -> None:
         assert len(seat.send(requests[number]).clients) == len(requests[number].clients)
 
-    MeetingPoint(engine, [0, 10, 20][: len(clients)], 64, dense=True).drive(
+    MeetingPoint(engine, [0, 10, 20][: len(clients)], 64).drive(
         [partial(ask, number) for number in requests]
     )
     assert engine.asked == asked
@@ -316,10 +316,10 @@ def test_an_error_that_no_other_setting_cures_is_told_first() -> None:
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full") as raised:
-        MeetingPoint(Noting(), [0, 3], 64, dense=True).drive([too_few, broken])
+        MeetingPoint(Noting(), [0, 3], 64).drive([too_few, broken])
     assert raised.value.__notes__ == ["beside it, in another run: QuorumError('too few')"]
     with pytest.raises(QuorumError, match=r"^too few\ntoo few$"):
-        MeetingPoint(Noting(), [0, 3], 64, dense=True).drive([too_few, too_few])
+        MeetingPoint(Noting(), [0, 3], 64).drive([too_few, too_few])
 
 
 def test_where_threads_are_few_no_run_is_begun_beside_others(

@@ -58,17 +58,17 @@ def merged(requests: Sequence[Request], first_clients: Sequence[int]) -> Request
     )
 
 
-def kind_of(number: int, request: Request, examples: int, dense: bool) -> object:
+def kind_of(number: int, request: Request, examples: int) -> object:
     """A key that is equal for requests of several runs that can be joined.
 
     Tensors shared by all clients are computed differently from rows for each client; the same holds
-    for a request to a single client, and for one model that all are sent, unless the kernel of
-    chains of linear layers trains it. Such requests are not joined. Neither are requests whose
-    padding would take longer than a separate call.
+    for a request to a single client, and for one model that all are sent, unless it is trained.
+    Such requests are not joined. Neither are requests whose padding would take longer than a
+    separate call.
     """
     if request.shared or len(request.clients) < 2 or not _is_little_padded(request, examples):
         return number
-    if not (dense and trains(request)) and not _are_rows(request):
+    if not trains(request) and not _are_rows(request):
         return number
     each = tuple((name, rows.table.shape[1:]) for name, rows in sorted(request.each.items()))
     return request.work, each

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from umbel.checks import QuorumError
+from umbel.client.objectives import BINARY
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, Vectorised, make_engine
 from umbel.engines.vectorised import SMALL_MODEL
@@ -66,17 +67,21 @@ class Seat:
 
 
 def pays(run: Run) -> bool:
-    """Whether runs like this one are faster side by side than one after another.
+    """Whether runs like this one are faster side by side than one after another, and no different.
 
     With larger models the work itself takes the time, and nothing is gained. In bfloat16 results
     would differ by more than rounding: whether it is used depends on the number of clients computed
-    together.
+    together. Only chains of linear layers with ReLU have the same results in a batch of another
+    size. In others, and with yes/no targets, there may be functions such as a sigmoid, of which
+    PyTorch computes the last few values of a tensor in another way.
     """
     federation, engine = run.divided, run.engine
     values = sum(split.x.numel() for split in federation.splits)
     if run.privacy.clip is not None:
         return False
     if isinstance(engine, EngineSettings) and engine.precision != "full":
+        return False
+    if not run.net.is_dense or run.net.objective is BINARY:
         return False
     return run.net.layout.num_values <= SMALL_MODEL and values <= LARGEST_FEDERATION
 
@@ -87,6 +92,7 @@ def seats(runs: Sequence[Run]) -> MeetingPoint | None:
     Clients of unequal sizes would be padded to the largest client in the joined request, which
     changes the last bits of their results. A bound on memory, which limits the clients computed at
     a time, may do so as well. A GPU sums in another order if more clients are computed together.
+    A run alone computes a single client in another way than several.
     """
     first, settings = runs[0], runs[0].engine
     alike = all(
@@ -99,18 +105,19 @@ def seats(runs: Sequence[Run]) -> MeetingPoint | None:
     )
     if not alike or not isinstance(settings, EngineSettings) or settings.workers != "auto":
         return None
+    if any(run.divided.num_clients == 1 for run in runs):
+        return None
     examples = _sizes(runs)
     if any(len(np.unique(sizes)) > 1 for sizes in examples) or settings.memory_mb is not None:
         return None
     engine = make_engine(first.net, joined([run.divided for run in runs]), settings)
     if not isinstance(engine, Vectorised) or engine.device.type != "cpu":
         return None
+    if engine.net.way.kernel != "dense":
+        return None
     begins = accumulate((run.divided.num_clients for run in runs), initial=0)
     most = max(int(sizes.max(initial=1)) for sizes in examples)
-    dense = engine.net.is_dense and engine.net.way.kernel == "dense"
-    if not dense and any(run.divided.num_clients == 1 for run in runs):  # not batched if alone
-        return None
-    return MeetingPoint(engine, list(begins)[:-1], most, dense)
+    return MeetingPoint(engine, list(begins)[:-1], most)
 
 
 def _sizes(runs: Sequence[Run]) -> list[NDArray[np.int64]]:
@@ -133,12 +140,9 @@ def joined(federations: Sequence[Federation]) -> Federation:
 class MeetingPoint:
     """Collects the requests of the runs, and answers them together."""
 
-    def __init__(
-        self, engine: Batching, first_clients: Sequence[int], examples: int, dense: bool
-    ) -> None:
+    def __init__(self, engine: Batching, first_clients: Sequence[int], examples: int) -> None:
         self.engine = engine
         self.examples = examples  # of a client, in the split of which it has most
-        self.dense = dense  # whether the engine has the kernel of chains of linear layers
         self.first_clients = first_clients  # the number of each run's client 0 among all clients
         self.seated = set(range(len(first_clients)))
         self.asked: dict[int, Request] = {}
@@ -235,7 +239,7 @@ class MeetingPoint:
     def _answers(self, asked: Mapping[int, Request]) -> dict[int, Replies]:
         groups: dict[object, list[int]] = {}
         for number in sorted(asked):
-            kind = kind_of(number, asked[number], self.examples, self.dense)
+            kind = kind_of(number, asked[number], self.examples)
             groups.setdefault(kind, []).append(number)
         answers: dict[int, Replies] = {}
         for numbers in groups.values():
@@ -265,6 +269,4 @@ class MeetingPoint:
         The chunks of a run alone begin and end at other clients, and all clients of a chunk may be
         sent the same. With a single chunk there is no other.
         """
-        if self.dense and trains(whole):
-            return True
-        return sum(1 for _ in self.engine.chunks(whole)) == 1
+        return trains(whole) or sum(1 for _ in self.engine.chunks(whole)) == 1
