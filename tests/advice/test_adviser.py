@@ -264,6 +264,8 @@ def test_the_command_prints_writes_and_names_the_run_to_make_next(tmp_path: Path
     assert CliRunner().invoke(app, made).exit_code == 0
     shown = CliRunner().invoke(app, ["show", str(out)])
     assert "Train 2 models, one for each cluster of clients" in shown.output
+    judged = CliRunner().invoke(app, ["show", str(out), "--judge", "loss"])
+    assert "--judge: compares methods, and" in str(judged.exception)
     page = CliRunner().invoke(app, ["report", str(out)])
     assert page.exit_code == 0, page.output
     assert "should I cluster?" in (out / "report.html").read_text(encoding="utf-8")

@@ -29,6 +29,8 @@ def flacc(umbel: Shell) -> Path:
         (("--rows", "clients", "--at", "1", "--json"), "--rows clients: leave it out with"),
         (("--judge", "nonsense"), "--judge: compares methods, and"),
         (("--judge", "loss", "--json"), "--judge: needs --rows differences"),
+        (("--judge", "loss", "--at", "1"), "--judge: leave it out with --at and --reach"),
+        (("--judge", "loss", "--reach", "ari=0"), "--judge: leave it out with --at and --reach"),
         (("--reach", "accuracy"), "--reach: 'accuracy' is not of the form purity=0.9"),
     ],
 )

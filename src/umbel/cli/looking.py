@@ -83,6 +83,8 @@ def _check_together(
     """Raise `UsageError` for options of which one would not count beside another."""
     if config and (course, judge, form) != (None, None, None):
         raise UsageError("--config: prints only the settings; leave the other options out")
+    if judge is not None and course is not None:
+        raise UsageError("--judge: leave it out with --at and --reach, which compare no methods")
     if form is None and kind != "runs":
         raise UsageError(f"--rows {kind}: says what --json and --csv print; give one of these")
     if form is not None and judge is not None and kind != "differences":
@@ -109,12 +111,14 @@ def _print_results(run: Path, at: str | None, reach: str | None, judge: str | No
 
     folders = runs_in(run)
     if not folders:
-        if at is None and reach is None and holds_advice(run) and not RunFolder(run).begun:
+        advised = at is None and reach is None and holds_advice(run) and not RunFolder(run).begun
+        folder = RunFolder(run) if advised else RunFolder.open(run)
+        if judge is not None:
+            what = "advice" if advised else "a single run"
+            raise UsageError(f"--judge: compares methods, and {run} is {what}")
+        if advised:
             _print_advice(run)
             return
-        folder = RunFolder.open(run)
-        if judge is not None:
-            raise UsageError(f"--judge: compares methods, and {run} is a single run")
         if at is None and reach is None:
             print_run(folder)
             return
