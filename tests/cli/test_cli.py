@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tests.shell import Shell
-from umbel.data.sources import DATA_DIR_VARIABLE
+from umbel.data.sources import DATA_DIR_VARIABLE, Sources
+from umbel.runs.execution import opened
 from umbel.runs.folder import RunFolder
 
 
@@ -53,14 +54,20 @@ def test_compare_names_what_differs_from_the_experiment_of_a_folder(umbel: Shell
     umbel("compare", "both", "--seeds", "1")
     changed = ("--set", "rounds=9", "--set", "engine.workers=2")
     message = umbel.refused("compare", "both", "--seeds", "1", *changed)
-    said = "fedavg-seed0: holds another experiment (rounds is 4, not 9; engine.workers is 'auto',"
-    assert f"{said} not 2); choose another --runs-dir" in message
+    said = "fedavg-seed0: holds another experiment (rounds is 4, not 9)"
+    assert f"{said}; choose another --runs-dir" in message
 
 
-def test_compare_says_how_a_begun_run_goes_on_with_other_workers(umbel: Shell) -> None:
-    umbel("compare", "both", "--seeds", "1")
-    message = umbel.refused("compare", "both", "--seeds", "1", "--set", "engine.workers=2")
-    assert "`umbel resume runs/both/fedavg-seed0 --workers 2` continues with it" in message
+def test_compare_goes_on_with_the_workers_of_the_command(umbel: Shell) -> None:
+    begun = ("compare", "both", "--seeds", "1", "--set", 'engine.name="sequential"')
+    umbel(*begun, "--set", "engine.workers=2")
+    assert "flacc-seed0: finished already" in umbel(*begun, "--set", "engine.workers=1")[0]
+    runs = umbel.folder / "runs" / "both"
+    alone = RunFolder.open(runs / "flacc-seed0").experiment
+    alone = replace(alone, engine=replace(alone.engine, workers=1))
+    folder = RunFolder.begin(runs, alone)
+    assert folder.experiment.engine.workers == 2
+    assert opened(folder, Sources.default()).engine == alone.engine
 
 
 def test_show_prints_a_run_or_a_comparison(umbel: Shell) -> None:

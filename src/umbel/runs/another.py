@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from umbel.checks import UsageError, command, shown
+from umbel.checks import UsageError, shown
 from umbel.runs import config
 from umbel.runs.digests import near
 from umbel.runs.experiment import Experiment
@@ -49,19 +49,14 @@ UNREADABLE = {
 
 
 def check_same(path: Path, there: Experiment, asked: Experiment) -> None:
-    """Raise `UsageError` if the folder's experiment differs; descriptions are not compared."""
+    """Raise `UsageError` if the folder's experiment differs in more than workers or description."""
     others = _differences(there, asked)
+    others.pop(WORKERS, None)
     if not others:
         return
     how = "choose another --runs-dir"
     if CONTROL in parts_of(asked.name)[1].items():
         how = "remove this folder, and umbel makes it again"
-    if [*others] == [WORKERS]:
-        with_it = command("resume", path, "--workers", asked.engine.workers)
-        how = (
-            f"results do not depend on it: `{with_it}` continues with it, and this command "
-            "continues if it is left out"
-        )
     raise UsageError(f"{path}: holds another experiment ({_listed(others)}); {how}")
 
 

@@ -21,6 +21,7 @@ from umbel.runs.checkpoint_parts import NO_PARTS, Parts
 from umbel.runs.client_rows import write_rows
 from umbel.runs.deployed import OVER_FLOWER, over_flower
 from umbel.runs.environment import now
+from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.lockstep import pays, seats
 from umbel.runs.origins import origin
@@ -105,12 +106,17 @@ def opened(
             f"{folder.path}: was made in Python, from data that no file holds: continue it there "
             f"by {way_on(folder.path)}"
         )
-    runnable = folder.runnable
-    if workers is not None:
-        runnable = replace(runnable, engine=replace(runnable.engine, workers=workers))
-    run = runnable.open(sources)
+    run = _runnable(folder, workers).open(sources)
     folder.budget.check_for(run)
     return run
+
+
+def _runnable(folder: RunFolder, workers: int | Literal["auto"] | None = None) -> Experiment:
+    """The experiment of a folder, with these workers or those of the experiment asked for."""
+    there = folder.runnable
+    if workers is None:
+        workers = (folder.asked or there).engine.workers
+    return replace(there, engine=replace(there.engine, workers=workers))
 
 
 def execute_together(
@@ -130,9 +136,9 @@ def execute_together(
             locks.enter_context(folder.locked())
             folder.check_asked()
         left = [folder for folder in folders if not folder.finished]
-        if len(left) < 2 or not pays(first := left[0].runnable.open(sources)):
+        if len(left) < 2 or not pays(first := _runnable(left[0]).open(sources)):
             return False
-        runs = [first, *(folder.runnable.open(sources) for folder in left[1:])]
+        runs = [first, *(_runnable(folder).open(sources) for folder in left[1:])]
         table = seats(runs)
         if table is None:
             return False
