@@ -22,6 +22,8 @@ pytest.importorskip("pyarrow", reason="the extra umbel[data] is not installed")
 
 ROWS = 200
 
+BY_TIME = {"split": "time", "split_column": None}
+
 
 def frame(rows: int = ROWS) -> Any:
     """Three sites; ages and wards have gaps, one ward is of the last rows only."""
@@ -368,8 +370,10 @@ def test_clients_without_training_rows_or_without_a_name_are_refused(tmp_path: P
         ({"dates": ("ward",)}, "column 'ward': is not a date"),
         ({"most_categories": 2, "leave_out": ("empty",)}, "column 'ward': '4 categories' is not"),
         ({"least_rows": 1000}, "least_rows: 1000 is not low enough"),
-        ({"split": "time", "time": ("ward",)}, "is not columns of numbers or dates"),
-        ({"split": "time", "time": ("age",)}, "row 4, column 'age': the time is missing"),
+        ({"split_column": "parts"}, "lacks the column 'parts'; did you mean part"),
+        ({"time": ("days",)}, "lacks the column 'days'; did you mean day"),
+        ({**BY_TIME, "time": ("ward",)}, "is not columns of numbers or dates"),
+        ({**BY_TIME, "time": ("age",)}, "row 4, column 'age': the time is missing"),
         ({"leave_out": (*frame().columns, "empty")}, "is not enough to predict from"),
     ],
 )
@@ -399,6 +403,7 @@ def test_features_that_memory_can_not_hold_are_refused_before_they_are_made(
         ({"least_clients": 0}, "least_clients: 0 is not 1 or more"),
         ({"split": "time"}, "time: .* is not filled"),
         ({"split": "column"}, "split_column: None is not a column"),
+        ({"split_column": "a"}, "split_column: 'a' is not allowed without split"),
         ({"separator": ", "}, "separator: ', ' is not one ASCII character"),
         ({"separator": "§"}, "separator: '§' is not one ASCII character"),
         ({"numbers": ("a",), "texts": ("a",)}, "is not limited to one kind each"),

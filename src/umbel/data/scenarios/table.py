@@ -99,8 +99,10 @@ class Table(Scenario):
         check(fine, "separator", self.separator, "one ASCII character")
         said = bool(self.time) == (self.split == "time")
         check(said or bool(self.time), "time", self.time, 'filled, as split = "time" needs')
-        column = self.split != "column" or self.split_column is not None
-        check(column, "split_column", self.split_column, 'a column, as split = "column" needs')
+        by, column = self.split == "column", self.split_column
+        check(not by or column is not None, "split_column", column, "a column, as this split needs")
+        expected = 'allowed without split = "column"; leave_out names columns not to use'
+        check(by or column is None, "split_column", column, expected)
         kinds = (*self.numbers, *self.categories, *self.dates, *self.texts)
         check(self.target != self.client, "target", self.target, "another column than client")
         told = sorted({self.target, self.client or self.target} & {*self.columns})
@@ -144,7 +146,7 @@ class Table(Scenario):
 
     def _wanted(self, file: Path, header: Sequence[str]) -> Sequence[str]:
         """The columns to read."""
-        for name in (*self._kinds, *self.leave_out, self.target):
+        for name in (*self._kinds, *self.leave_out, *self.time, self.target):
             if name not in header:
                 hint = nearest(name, header)
                 if name == self.target:
@@ -162,7 +164,7 @@ class Table(Scenario):
 
     def _features(self, header: Sequence[str]) -> tuple[str, ...]:
         """The columns to predict from, in the order of the table unless they are named."""
-        taken = {*self._used(), *self.leave_out, *self.time, self.split_column}
+        taken = {*self._used(), *self.leave_out, *self.time}
         return self.columns or tuple(name for name in header if name not in taken)
 
     def _usable(self, rows: TableRows, targets: Targets) -> NDArray[np.bool_]:
