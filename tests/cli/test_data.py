@@ -68,6 +68,8 @@ def test_show_prints_the_settings_of_a_run(umbel: Shell) -> None:
     assert read(again) == read(umbel.folder / "runs/flacc-seed0/experiment.toml")
     assert "rounds = 2" in printed
     assert "is not the folder of a run" in umbel.refused("show", "both", "--config")
+    (umbel.folder / "runs/flacc-seed0/experiment.toml").write_bytes(b'name = "caf\xe9"')
+    assert "can't be read" in umbel.refused("show", "runs/flacc-seed0", "--config")
 
 
 def test_clusters_of_a_regression_have_a_loss(umbel: Shell) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from umbel.checks import UsageError, command
-from umbel.data.files import read_bytes
+from umbel.data.files import read_bytes, read_text
 from umbel.runs import checkpoint, config
 from umbel.runs.durable import write_text
 from umbel.runs.experiment import Experiment
@@ -80,8 +80,8 @@ class ExperimentFile:
 
     @property
     def text(self) -> str:
-        """The settings as TOML, without the seal."""
-        text = self.file.read_text(encoding="utf-8")
+        """The settings as TOML, without the seal. Raises `UsageError` if the file is not text."""
+        text = read_text(self.file)
         return text if intact(text.encode()) is None else text[len(HEAD) :]
 
     def _changes(self) -> str:
