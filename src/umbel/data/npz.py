@@ -37,8 +37,10 @@ def check_saved(folder: Path) -> None:
 def client_files(folder: Path) -> list[Path]:
     """The `.npz` files of a folder, one per client.
 
-    Raises `UsageError` if there are none, or not yet all.
+    Raises `UsageError` if there is no such folder, or if it has none, or not yet all.
     """
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: there is no such folder")
     check_saved(folder)
     files = files_in(folder, ".npz")
     if not files:

@@ -160,5 +160,7 @@ def test_windows_that_memory_can_not_hold_are_refused_before_they_are_cut(
 def test_a_folder_without_recordings_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"holds no .npz files"):
         build(tmp_path)
+    with pytest.raises(UsageError, match="gone: there is no such folder"):
+        build(tmp_path / "gone")
     with pytest.raises(UsageError, match="length: 0 is not 1 or more"):
         RecordedWindows(length=0)
