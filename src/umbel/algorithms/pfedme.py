@@ -57,7 +57,7 @@ class PFedMe(Algorithm[PFedMeState]):
         check(self.personal_lr > 0, "personal_lr", self.personal_lr, "more than 0")
         expected = f"below 2 / pull = {2 / self.pull:g}: at larger steps personal models diverge"
         check(self.personal_lr * self.pull < 2, "personal_lr", self.personal_lr, expected)
-        check(self.beta > 0, "beta", self.beta, "more than 0")
+        check(0 < self.beta <= 1e6, "beta", self.beta, "more than 0, and at most 1,000,000")
         check_no_pull(self.local)
 
     def init(self, setup: Setup) -> PFedMeState:
