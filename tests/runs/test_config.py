@@ -242,6 +242,13 @@ def test_a_mistake_in_the_file_is_not_laid_to_the_settings(file: Path) -> None:
     assert str(refusal.value) == f"{file} with --set seed=3: rounds: 0 is not 1 or more"
 
 
+def test_a_setting_is_blamed_only_for_what_it_sets(file: Path) -> None:
+    with pytest.raises(UsageError) as refusal:
+        read(file, ["scenario.clients=1"])
+    said = "algorithm.num_clusters: 3 is not at most the number of clients, 1"
+    assert str(refusal.value) == f"{file} with --set scenario.clients=1: {said}"
+
+
 def test_all_mistakes_are_told_at_once(file: Path) -> None:
     with pytest.raises(UsageError) as refusal:
         read(file, ["algorithm.local.lrr=1", "model.hiden=[1]", "sed=3"])

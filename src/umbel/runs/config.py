@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import date, time
@@ -28,7 +29,7 @@ from umbel.runs import wrapped
 from umbel.runs.config_errors import TableError, problems
 from umbel.runs.experiment import Experiment
 from umbel.runs.strangers import OURS, Stranger, stranger
-from umbel.runs.tables import load_table, merged, tables_of
+from umbel.runs.tables import load_table, merged, path_of, tables_of
 from umbel.server.clusterers import CLUSTERERS, Clusterer
 from umbel.settings import SCALARS, UnfitError, bare, choice, is_choice, is_tuple, items_of, scalar
 
@@ -77,13 +78,16 @@ def read(file: Path | str, settings: Sequence[str] = (), *, looking: bool = Fals
 def _blaming(
     file: Path, alone: Mapping[str, Any], settings: Sequence[str], looking: bool, mistake: str
 ) -> str:
-    """Add the source of an error: the settings, if the file alone is correct, else the file."""
+    """Add the source of an error: a setting that it names, if the file alone is correct, or all."""
     if not settings:
         return f"{file}: {mistake}"
+    over = f"{file} with {' '.join(f'--set {setting}' for setting in settings)}: {mistake}"
+    if not any(re.match(rf"{re.escape(path_of(each))}[.:\[ ]", mistake) for each in settings):
+        return over
     try:
         structured(alone, Experiment, looking)
     except UsageError:
-        return f"{file} with {' '.join(f'--set {setting}' for setting in settings)}: {mistake}"
+        return over
     return f"--set {mistake} (over {file})"
 
 
