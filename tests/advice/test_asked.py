@@ -99,3 +99,8 @@ def test_an_experiment_without_local_training_has_its_rate_found_as_data_have(
     )
     assert stated(str(file)) is None
     assert stated(str(file), "algorithm.local.lr=0.01") == umbel.LocalTraining(lr=0.01)
+
+
+def test_a_folder_whose_name_begins_with_a_dot_gives_a_name_without_it(tmp_path: Path) -> None:
+    (tmp_path / ".data").mkdir()
+    assert asked_about(str(tmp_path / ".data"), [], None).name == "data"

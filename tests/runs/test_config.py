@@ -249,6 +249,10 @@ def test_a_setting_is_blamed_only_for_what_it_sets(file: Path) -> None:
     assert str(refusal.value) == f"{file} with --set scenario.clients=1: {said}"
 
 
+def test_a_file_whose_name_begins_with_a_dot_gives_a_name_without_it(file: Path) -> None:
+    assert read(file.rename(file.with_name(".hidden.toml"))).name == "hidden"
+
+
 def test_all_mistakes_are_told_at_once(file: Path) -> None:
     with pytest.raises(UsageError) as refusal:
         read(file, ["algorithm.local.lrr=1", "model.hiden=[1]", "sed=3"])

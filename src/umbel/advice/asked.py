@@ -93,6 +93,6 @@ def _scenario(data: str) -> Mapping[str, Any]:
 
 def _name_of(path: Path) -> str:
     name = path.resolve().name if path.exists() else str(path).rpartition(":")[-1]
-    name = Path(name).stem
+    name = Path(name).stem.lstrip(".")
     check(bool(name), "data", str(path), "the name of a file, folder or scenario")
     return name

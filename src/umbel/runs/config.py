@@ -61,7 +61,7 @@ def read(file: Path | str, settings: Sequence[str] = (), *, looking: bool = Fals
     wrong keys and says what was expected.
     """
     file = Path(file)
-    alone = {"name": file.stem, **load_table(file)}
+    alone = {"name": file.stem.lstrip(".") or Experiment.name, **load_table(file)}
     settings = [settings] if isinstance(settings, str) else settings
     above = tables_of(settings)
     try:
