@@ -7,7 +7,7 @@ import inspect
 import re
 import shlex
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import InitVar
 from math import isfinite
@@ -22,6 +22,9 @@ LARGEST = 2**63 - 1
 
 NO_FIELD = re.compile(r"\s*(\w+\s*\.\s*)*(ClassVar|InitVar)\b")
 """Matches annotations, as text, that do not declare a field of a dataclass."""
+
+FIELD = re.compile(r"(\w+)[\w.\[\]]*(?: = [^:]*)?: ")
+"""What stands before what is wrong: a field, and what is meant within it."""
 
 SMALL = 2**26
 """Requests for fewer bytes are not checked."""
@@ -99,6 +102,18 @@ def check(holds: bool, field: str, value: object, expected: str) -> None:
         raise TypeError(f"check({holds!r}, ...): first comes what must hold, then the field's name")
     if not holds:
         raise UsageError(f"{field}: {shown(value)} is not {expected}")
+
+
+@contextmanager
+def within(path: str, names: Container[str]) -> Iterator[None]:
+    """Put this path before a refusal, raised inside, that begins with one of these fields."""
+    try:
+        yield
+    except UsageError as error:
+        named = FIELD.match(str(error))
+        if named is None or named[1] not in names:
+            raise
+        raise type(error)(f"{path}.{error}") from None
 
 
 def shown(value: object) -> str:

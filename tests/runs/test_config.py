@@ -41,6 +41,8 @@ from umbel.runs.library import (
 )
 from umbel.runs.tables import merged, parse_setting
 
+TWO_PARTS = "scenario={name='together', parts=[{}, {source='nowhere'}]}"
+
 BASE = """
 rounds = 7
 [scenario]
@@ -419,6 +421,15 @@ def test_what_can_not_run_is_refused_when_it_is_read(file: Path) -> None:
         (["scenario.test_split=foo"], "scenario.test_split: 'foo' is not"),
         (["scenario.source=nowhere"], "scenario.source: 'nowhere' is not"),
         (["scenario.clients=1", "algorithm.num_clusters=1"], "scenario.clients: 1 is not"),
+        (
+            ["scenario.shift.name=swap-labels", "scenario.shift.groups=60"],
+            "scenario.shift.groups: 60 is not",
+        ),
+        ([TWO_PARTS], "scenario.parts[1].source: 'nowhere' is not"),
+        (
+            [TWO_PARTS, "scenario.clients=6"],
+            "scenario.clients: 6 gives parts[0] 3, which is not at least one for each of 4 groups",
+        ),
         (['model.freeze=["zz"]'], "model.freeze: 'zz' is not"),
         (["algorithm.num_clusters=30"], "algorithm.num_clusters: 30 is not"),
         (['algorithm.averaging.shared=["zz"]'], "algorithm.averaging.shared: 'zz' is not"),

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import fields
 from typing import Any
 
-from umbel.checks import UsageError
+from umbel.checks import within
 from umbel.runs.wrapped import WRAPPERS
 
-FIELD = re.compile(r"(\w+)[\w.\[\]]*(?: = [^:]*)?: ")
-"""What stands before what is wrong: a field, and what is meant within it."""
 
-
-@contextmanager
-def under(path: str, settings: Any) -> Iterator[None]:
+def under(path: str, settings: Any) -> AbstractContextManager[None]:
     """Put the path of these settings before a refusal that begins with a field of theirs."""
-    try:
-        yield
-    except UsageError as error:
-        named = FIELD.match(str(error))
-        if named is None or named[1] not in _names(settings):
-            raise
-        raise type(error)(f"{path}.{error}") from None
+    return within(path, _names(settings))
 
 
 def _names(settings: Any) -> set[str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.checks import check
+from umbel.checks import check, within
 from umbel.data.arrays import Arrays
 from umbel.data.federation import Federation
 from umbel.data.partition import Labels, apportioned, check_few, client_sizes, draw
@@ -70,7 +70,8 @@ class Shifted(Scenario):
             arrays = arrays.standardised(like=arrays)
         if self.normalise:
             arrays = arrays.normalised(*self.normalise)
-        planted = self.shift.make(arrays.num_classes, rng)
+        with within("shift", [each.name for each in fields(self.shift)]):
+            planted = self.shift.make(arrays.num_classes, rng)
         deals = len(planted) if self.per_group else 1
         check_few(self.clients, deals * len(arrays.y))
         arrays.check_room(deals)

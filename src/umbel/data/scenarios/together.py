@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
-from umbel.checks import check
+from umbel.checks import UsageError, check, within
 from umbel.data.federation import Federation
 from umbel.data.partition import equal_groups
 from umbel.data.scenarios.base import Scenario, check_examples
@@ -36,12 +36,7 @@ class Together(Scenario):
 
     def build(self, seed: int, sources: Sources) -> Federation:
         counts = equal_groups(self.clients, len(self.parts)).tolist()
-        built = [
-            replace(part, clients=count, examples=self.examples or part.examples).build(
-                seed_of(seed, Stream.DATA, number, 1), sources
-            )
-            for number, (part, count) in enumerate(zip(self.parts, counts, strict=True))
-        ]
+        built = [self._part(number, count, seed, sources) for number, count in enumerate(counts)]
         kinds = {(part.input_shape, part.num_classes) for part in built}
         check(
             len(kinds) == 1,
@@ -60,6 +55,21 @@ class Together(Scenario):
             groups=groups,
             num_classes=built[0].num_classes,
         )
+
+    def _part(self, number: int, count: int, seed: int, sources: Sources) -> Federation:
+        """One part, with this many clients. Raises `UsageError` with the path of its setting."""
+        examples = self.examples or self.parts[number].examples
+        part = replace(self.parts[number], clients=count, examples=examples)
+        ours = {"clients", "examples"} if self.examples else {"clients"}
+        try:
+            with within(f"parts[{number}]", {each.name for each in fields(part)} - ours):
+                return part.build(seed_of(seed, Stream.DATA, number, 1), sources)
+        except UsageError as error:
+            rest = str(error).removeprefix(f"clients: {count} ")
+            if rest == str(error):
+                raise
+            shared = f"clients: {self.clients} gives parts[{number}] {count}, which"
+            raise UsageError(f"{shared} {rest}") from None
 
 
 def _validation(parts: Sequence[Federation]) -> list[Pair] | None:
