@@ -85,6 +85,15 @@ def test_what_can_not_be_tuned_is_refused_before_the_first_round(tmp_path: Path)
     assert several.save(tmp_path / "own", 1).clients[0].tuned_epochs is not None
 
 
+def test_epochs_that_memory_can_not_hold_are_refused_before_the_first_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("umbel.checks.free_memory", lambda: 2**34)
+    run = opened(personal=replace(PERSONAL, epochs=(1, 200_000_000)))
+    with pytest.raises(UsageError, match=r"^personal\.epochs: 199,999,999 epochs at a client, "):
+        run.start(3)
+
+
 def test_batch_normalisation_is_told_of_mini_batches_of_one() -> None:
     def build() -> torch.nn.Module:
         return torch.nn.Sequential(

@@ -18,6 +18,7 @@ from umbel.checks import check_memory
 from umbel.client.batches import SLICE, Plan, Shard, Step, Steps, in_order
 from umbel.client.net import Net
 from umbel.client.turns import plain_attention
+from umbel.client.work.local_training import BYTES_OF_A_PLACE
 from umbel.data.federation import Federation
 from umbel.engines.chunked import answer_all
 from umbel.engines.devices import enough_memory, repeatable
@@ -26,9 +27,6 @@ from umbel.engines.storage import store
 from umbel.engines.validation import reply_of
 from umbel.flow import Replies, Request
 from umbel.summary import in_short
-
-BYTES_OF_A_PLACE = 64
-"""Bytes of an example in the plans of a chunk, copies on the way to the kernel included."""
 
 PADDED_ANYHOW = 2**16
 """Chunks with at most this many places may be padded without limit: the cost is negligible."""
@@ -107,8 +105,8 @@ class Vectorised:
             return
         sizes = self.storage.split(request.work).sizes[request.clients[positions].numpy()]
         places = _places(request, sizes)
-        said = f"a client of {sizes[0]:,} examples: {places[0]:,} in the mini-batches of all epochs"
-        check_memory(int(places[0]) * BYTES_OF_A_PLACE, said)
+        said = f"a client of {sizes[0]:,} examples has {places[0]:,} in mini-batches"
+        check_memory(int(places[0]) * BYTES_OF_A_PLACE, f"local.epochs or local.steps: {said}")
         first = 0
         while first < len(positions):
             most = self.chunk_size(request, int(sizes[first]), int(places[first]))

@@ -16,7 +16,7 @@ from umbel.checks import check, check_memory
 from umbel.client.net import Net
 from umbel.client.optimizers import SGD, Optimizer
 from umbel.client.work import LocalTraining, PersonalTraining
-from umbel.client.work.local_training import Everything, check_batch_size
+from umbel.client.work.local_training import Everything, check_batch_size, check_plan
 from umbel.data.federation import Federation
 from umbel.engines.privacy import Privacy
 from umbel.settings import Settings
@@ -100,7 +100,10 @@ class Personal(Settings):
         return federation.with_validation(fraction, seed)
 
     def check_data(self, net: Net, federation: Federation) -> None:
-        """Raise `UsageError` if there are no validation examples, or no parameters to fine-tune."""
+        """Raise `UsageError` if there are no validation examples, or no parameters to fine-tune.
+
+        Also if memory can't hold the models, or the mini-batches of the client with most examples.
+        """
         expected = (
             "enough: set validation_fraction in [personal] or in the scenario, or write "
             "Personal(validation_fraction=0.2) or federation.with_validation(0.2)"
@@ -108,6 +111,9 @@ class Personal(Settings):
         check(federation.validation is not None, "personal: validation examples", "none", expected)
         size = federation.num_clients * net.layout.num_values * net.dtype.itemsize
         check_memory(2 * size, f"personal models of {federation.num_clients:,} clients")
+        epochs = max(work.local.epochs for work in self.works())
+        largest = max(1, int(federation.train.sizes.max()))
+        check_plan(largest, self.batch_size, epochs, "personal.epochs")
         if self.parameters:
             trained = net.layout.mask(self.parameters, "personal.parameters")
             fine = bool(trained[: net.layout.num_weights].any())

@@ -192,5 +192,7 @@ def test_epochs_beyond_the_memory_are_counted_before_they_are_dealt(
     monkeypatch.setattr("umbel.checks.free_memory", lambda: 2**34)
     net, work = mlp(), LocalTraining(epochs=10**9, batch_size=4)
     theta = each_its_own(net.new(seed=0)[None])
-    with pytest.raises(UsageError, match=r"epochs.* GiB is more than the 16\.0 GiB of memory"):
+    with pytest.raises(
+        UsageError, match=r"^local\.epochs.* GiB is more than the 16\.0 GiB of memory"
+    ):
         engine(net, blobs()).send(Request(work, torch.tensor([1]), [7], each={"theta": theta}))

@@ -21,8 +21,8 @@ from umbel.client.work.base import COUNT, Batching, Cost, Footprint, Promise, Wo
 
 Everything = Literal["all"]
 
-BYTES_OF_A_PLACE, BYTES_OF_A_STEP = 24, 1_000
-"""Bytes needed to make a plan of mini-batches: for each example, and for each step."""
+BYTES_OF_A_PLACE, BYTES_OF_A_STEP = 64, 1_000
+"""Bytes of a plan of mini-batches: for each example, with copies in engines, and for each step."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,8 @@ class LocalTraining(Work):
         steps, width = self.shape(num_examples)
         per_epoch = self._per_epoch(num_examples)
         epochs = -(-steps // per_epoch)
+        setting = "local.epochs" if self.steps is None else "local.steps"
+        check_plan(num_examples, self.batch_size, epochs, setting)
         plan = shuffled(num_examples, self.batch_size, epochs, rng)
         plan = plan.reshape(epochs, -1, width)[:, :per_epoch].reshape(-1, width)
         return plan[:steps]
@@ -135,6 +137,14 @@ def batch_width(num_examples: int, batch_size: int | Everything) -> int:
     return num_examples if batch_size == "all" else min(batch_size, num_examples)
 
 
+def check_plan(num_examples: int, batch_size: int | Everything, epochs: int, setting: str) -> None:
+    """Raise `UsageError`, naming the setting, if a client's mini-batches don't fit in memory."""
+    width = batch_width(num_examples, batch_size)
+    steps = epochs * -(-num_examples // width)
+    said = f"{setting}: {epochs:,} epochs at a client, {steps:,} mini-batches of {width:,} examples"
+    check_memory(steps * (width * BYTES_OF_A_PLACE + BYTES_OF_A_STEP), said)
+
+
 def shuffled(
     num_examples: int, batch_size: int | Everything, epochs: int, rng: np.random.Generator
 ) -> Plan:
@@ -144,8 +154,6 @@ def shuffled(
     """
     width = batch_width(num_examples, batch_size)
     steps = -(-num_examples // width)
-    said = f"{epochs:,} epochs at a client: {epochs * steps:,} mini-batches of {width:,} examples"
-    check_memory(epochs * steps * (width * BYTES_OF_A_PLACE + BYTES_OF_A_STEP), said)
     plan = np.full((epochs, steps * width), -1, dtype=np.int64)
     for epoch in plan:
         at_once = batch_size == "all"
