@@ -16,6 +16,7 @@ from rich.table import Table
 from tests.report.pages import Page
 from umbel.algorithms import IFCA, FedAvg, LocalOnly
 from umbel.algorithms.base import Algorithm
+from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.report import course_tables, standing_tables, terminal
@@ -184,6 +185,11 @@ def test_pairs_without_results_enough_are_not_said_to_be_corrected_for(
     said = " ".join(printed(tmp_path, 80).split())
     assert f"for the pairs of methods with results enough to judge by{others}" in said
     assert "3 pairs" not in said
+
+
+def test_what_is_judged_by_has_to_be_known_with_a_single_method_too(natural: Path) -> None:
+    with pytest.raises(UsageError, match=r"judge: 'nonsense' is not any of \['accuracy', 'loss'\]"):
+        list(standing_tables.statistics(of(natural)[:1], "nonsense"))
 
 
 def test_the_caption_of_a_page_is_about_the_columns_that_it_has(

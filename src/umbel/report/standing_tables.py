@@ -30,12 +30,13 @@ def statistics(runs: Sequence[Result], judge: str | None = None) -> Iterator[Tab
     """Tables for finished runs of several methods beyond means; each fits 80 columns.
 
     A table of which nothing is known, as without test examples, is left out. Methods are compared
-    by accuracy, or without it by loss, or by what `judge` names.
+    by accuracy, or without it by loss, or by what `judge` names. Raises `UsageError` for a name
+    that cannot be compared, whatever the number of methods.
     """
+    measure = measure_of(runs, judge)
     if len(by_method(runs)) > 1:
         if (even := clients(runs)) is not None:
             yield even
-        measure = measure_of(runs, judge)
         order = standing(contenders(runs, measure), measure)
         if any(pair.lead is not None for pair in order.others):
             yield differences(order, measure)
