@@ -133,6 +133,31 @@ def test_newcomers_are_judged_by_labels_as_the_runs_clients_are(tmp_path: Path) 
     assert set(assigned.unlike) == set()
 
 
+class Yes(nn.Module):
+    """Class 0 for each word."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(1, 2, bias=False)
+        nn.init.zeros_(self.head.weight)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        sure = torch.stack([torch.ones(x.shape), torch.zeros(x.shape)], 1)
+        none: torch.Tensor = self.head(x[:, :1].float())[:, :, None]
+        return none + sure
+
+
+@pytest.mark.parametrize(("examples", "labels"), [(7, 25), (7, 41), (30, 170), (30, 165)])
+def test_a_client_that_has_all_labels_right_is_no_liar(examples: int, labels: int) -> None:
+    """170 * (30 / 170) is more than 30 by rounding."""
+    y = np.full(examples * LENGTH, IGNORED)
+    y[:labels] = 0
+    perfect = (np.zeros((examples, LENGTH), dtype=int), y.reshape(examples, LENGTH))
+    sites = umbel.Federation.from_arrays([perfect] * 3, [perfect] * 3, num_classes=2)
+    (_, record), *_ = umbel.Run(umbel.FedAvg(LOCAL), sites, umbel.Net(Yes)).rounds(1)
+    assert (record.accuracy, record.missing) == (1.0, ())
+
+
 def test_a_client_without_a_single_label_has_no_fate() -> None:
     none = np.zeros(0)
     assert np.isnan(fate_of(none, none, none).gain)

@@ -228,6 +228,24 @@ def test_inputs_are_described_by_as_many_outputs_as_the_network_has(
     assert [*assigned.clusters.values()] == [0, 1]
 
 
+def test_whole_numbers_of_an_objective_of_ones_own_are_no_classes(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+
+    def poisson(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.poisson_nll_loss(outputs[:, 0], y, reduction="none")
+
+    def near(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return ((outputs[:, 0].exp() - y).abs() < 1).to(outputs.dtype)
+
+    def counts(mean: float) -> tuple[Any, Any]:
+        return rng.normal(0, 1, (30, 6)).astype(np.float32), rng.poisson(mean, 30)
+
+    few, many = (umbel.Federation.from_arrays([counts(mean)] * 2) for mean in (1, 50))
+    net = umbel.Net(lambda: torch.nn.Linear(6, 1), umbel.Objective(poisson, near))
+    result = umbel.Run(umbel.FedAvg(LocalTraining(epochs=1)), few, net).save(tmp_path / "run", 1)
+    assert set(result.assign(many).clusters.values()) == {0}
+
+
 @dataclass
 class Elsewhere:
     """An engine whose clients' examples are not in the run's federation."""

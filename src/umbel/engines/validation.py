@@ -141,7 +141,7 @@ def bad_values(request: Request, replies: Replies, limits: Limits) -> dict[int, 
         values = column.reshape(len(column), -1)
         if promise.per is not None:
             # Sums of many terms may be larger than the sum of their bounds by rounding.
-            counts = replies.columns[promise.per].clamp(min=0)[:, None] * (1 + 1e-9)
+            counts = replies.columns[promise.per].double().clamp(min=0)[:, None] * (1 + 1e-9)
             values = values.where(values == 0, values / counts)
         largest, smallest = values.amax(1), values.amin(1)  # NaN where any value is
         finite = largest.isfinite() & smallest.isfinite()  # a bound may be infinite in this type

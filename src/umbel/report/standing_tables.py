@@ -22,8 +22,9 @@ MOST_ATTRIBUTES = 4
 
 WORSE = (
     "worse than alone, than one model: share of clients worse off than with local-only training, "
-    "than with FedAvg; in brackets: by more than chance explains, except for one client in 20"
+    "than with FedAvg"
 )
+SURELY = "in brackets: by more than chance explains, except for one client in 20"
 
 
 def statistics(runs: Sequence[Result], judge: str | None = None) -> Iterator[Table]:
@@ -69,7 +70,9 @@ def clients(runs: Sequence[Result]) -> Table | None:
     what = "loss" if by_loss else "accuracy"
     notes = [f"worst tenth: mean {what} of the worst tenth of clients"]
     notes += [f"spread: standard deviation of {what} over clients"]
-    notes += [WORSE] if any(head.startswith("worse") for head, _ in known) else []
+    worse = [cell for head, cells in known if head.startswith("worse") for cell in cells]
+    notes += [WORSE] if worse else []
+    notes += [SURELY] if any("(" in cell for cell in worse) else []
     notes += ["AMI: agreement of clusters with what is known of clients"] if attributes else []
     table = frameless(caption="; ".join(notes))
     table.collapse_padding = True

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from umbel.checks import UsageError, check
+from umbel.checks import UsageError
 from umbel.client.batches import SLICE, Batch
-from umbel.client.objectives import BINARY, CLASSIFICATION
+from umbel.client.objectives import CLASSIFICATION
 from umbel.data.channel_scale import ChannelScale
 from umbel.data.federation import Federation
 from umbel.data.scenarios.folder import read_clients, read_inputs
@@ -25,6 +25,7 @@ from umbel.data.tables.newcomers import read_newcomers
 from umbel.data.tables.reading import holds_tables
 from umbel.engines.choice import EngineSettings
 from umbel.runs import checkpoint, descriptions, encoding_file
+from umbel.runs.alike import check_alike
 from umbel.runs.assignment import Assignment
 from umbel.runs.confidence import Losses, confidences, example_losses
 from umbel.runs.deployed import NOT_HERE, inputs_on_the_roll, over_flower
@@ -73,7 +74,7 @@ def federation_of(result: Result, newcomers: Federation | Path | str, labelled: 
     if not holds_tables(data):
         classes = result.made_for[0].num_classes
         if labelled:
-            found = read_clients(data, None if result.net.objective == BINARY else classes)
+            found = read_clients(data, classes if result.net.objective == CLASSIFICATION else None)
         else:
             found = _with_targets_that_fit(read_inputs(data, classes), result)
         return _scaled(found, scale, result)
@@ -265,30 +266,13 @@ def _described(result: Result, run: Run) -> Descriptions:
 
 def _run_of(result: Result, federation: Federation) -> Run:
     """A run of these clients, whose models are those of the result."""
-    _check_alike(result, federation)
+    check_alike(result, federation)
     made, given = result.experiment, result.experiment.engine
     # The run may be from another machine, so that only what bounds memory is taken over.
     engine = EngineSettings(memory_mb=given.memory_mb, micro_batch_size=given.micro_batch_size)
     method, net, seed = result.algorithm, result.net, made.seed
     run: Run = Run(method, federation, net, seed=seed, engine=engine, limits=made.limits)
     return run
-
-
-def _check_alike(result: Result, newcomers: Federation) -> None:
-    """Raise `UsageError` where newcomers' examples are not of the run's kind."""
-    made_for = result.made_for[0]
-    # All newcomers have one form, so that only the first is checked.
-    first, shape = f"client {newcomers.names[0]}", newcomers.input_shape
-    expected = f"{made_for.input_shape}, the run's"
-    check(shape == made_for.input_shape, f"{first}: shape of an input", shape, expected)
-    if result.net.objective == BINARY:
-        return  # answers may be of either kind, and are checked where the model is tried on them
-    kinds = ("whole numbers, as class labels are", "floating-point numbers")
-    given, wanted = (kinds[n is None] for n in (newcomers.num_classes, made_for.num_classes))
-    check(given == wanted, f"{first}: y", given, f"{wanted}, as in the run")
-    too_many = (newcomers.num_classes or 0) > (made_for.num_classes or 0)
-    expected = f"at most {made_for.num_outputs}, as in the run"
-    check(not too_many, "number of classes", newcomers.num_classes, expected)
 
 
 def _losses(result: Result, newcomers: Federation, clients: Sequence[int]) -> Losses:

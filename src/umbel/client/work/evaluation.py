@@ -72,8 +72,8 @@ def evaluated(
     count = shard.num_examples
     if num_labels(shard.y) is not None:
         size = shard.size()
-        share = count / size.clamp(min=1)
-        loss, right = loss * share, right * share
+        # In this order, as count / size is rounded: all right labels must make `count`, not more.
+        loss, right = (total / size.clamp(min=1) * count for total in (loss, right))
         count = count * (size > 0)  # labels of which none counts carry no information
     sums = {"loss": loss, "right": right, "num_examples": count}
     return {**sums, **_measured(metrics, objective, seen)}
