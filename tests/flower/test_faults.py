@@ -17,6 +17,7 @@ from umbel.checks import UsageError
 from umbel.data.sources import Sources
 from umbel.engines.wrappers import QuorumError
 from umbel.flower import Settings, serve
+from umbel.flower.exchange import WORK
 from umbel.runs.folder import RunFolder
 from umbel.testing import assert_same_state
 
@@ -156,3 +157,46 @@ def test_too_few_clients_are_said_with_the_nodes_that_gave_no_answer(tmp_path: P
     expected = r"clients: 5 is not at least 8 after 0.5 s, .*; 1 connected node gave no answer yet"
     with pytest.raises(UsageError, match=expected):
         serve(grid, SMALL, settings)
+
+
+class SilentOnce(MemoryGrid):
+    """All nodes are silent for one exchange of work, counted from 1."""
+
+    silent_for = 0
+    exchanges = 0
+
+    def push_messages(self, messages: Any) -> list[str]:
+        messages = list(messages)
+        works = messages[0].metadata.message_type == WORK
+        self.exchanges += works
+        silent = works and self.exchanges == self.silent_for
+        self.fate = dict.fromkeys(self.apps, "silent") if silent else {}
+        return super().push_messages(messages)
+
+
+def test_a_last_evaluation_that_nobody_answers_is_asked_for_again(tmp_path: Path) -> None:
+    experiment = replace(SMALL, algorithm=FedAvg(LOCAL), participation=1.0, rounds=2)
+    settings = Settings(8, patience=5, time_limit=0.5, runs_dir=str(tmp_path / "runs"))
+    plain = grid_of(experiment, tmp_path)
+    whole = serve(plain, experiment, replace(settings, runs_dir=str(tmp_path / "whole")))
+    grid = SilentOnce(plain.apps, plain.configs)
+    grid.silent_for = 4  # training and evaluation take turns
+    expected = "round 1: no client gave .* 8 did not answer; .* the same `flwr run` asks again"
+    with pytest.raises(QuorumError, match=expected):
+        serve(grid, experiment, settings)
+    assert not RunFolder(tmp_path / "runs" / "small-seed0").finished
+    folder = serve(grid, experiment, settings)
+    assert grid.exchanges == 5  # nothing is trained again
+    assert folder.file("clusters.csv").read_bytes() == whole.file("clusters.csv").read_bytes()
+    assert folder.records()[-1].accuracy == whole.records()[-1].accuracy
+
+
+def test_an_evaluation_before_the_last_goes_without_answers(tmp_path: Path) -> None:
+    experiment = replace(SMALL, algorithm=FedAvg(LOCAL), participation=1.0, rounds=2)
+    settings = Settings(8, patience=5, time_limit=0.5, runs_dir=str(tmp_path / "runs"))
+    plain = grid_of(experiment, tmp_path)
+    grid = SilentOnce(plain.apps, plain.configs)
+    grid.silent_for = 2
+    first, last = serve(grid, experiment, settings).records()
+    assert (first.accuracy, len(first.missing)) == (None, 8)
+    assert last.accuracy is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil, prod
 
@@ -81,11 +81,11 @@ class Guarded:
                 self._divergence(diverged, asked)
                 + f"{usable} of {asked} clients gave a usable reply, and "
                 + (asks if quorum else "without one nothing can be learned")
-                + f": {_summary(missing, refused)}"
+                + f": {absences(missing, refused)}"
             )
         if diverged and self.advice is not None and not self.warned:
             self.warned = True
-            log.warning("%s%s", self._divergence(diverged, asked), _summary(set(), refused))
+            log.warning("%s%s", self._divergence(diverged, asked), absences(set(), refused))
         return replies
 
     def _bounded(self, request: Request, absent: Absent) -> tuple[Replies, Bounds]:
@@ -182,7 +182,8 @@ def _joined(parts: Iterable[Replies]) -> Replies:
     return Replies(torch.cat([part.clients for part in rest]), columns, sums=sums)
 
 
-def _summary(missing: set[int], refused: Mapping[int, str]) -> str:
+def absences(missing: Collection[int], refused: Mapping[int, str]) -> str:
+    """How many clients did not answer, and how many were refused, with the first reason."""
     parts = [f"{len(missing)} did not answer"] if missing else []
     for client, why in list(refused.items())[:1]:
         parts.append(f"{len(refused)} were refused (client {client}: {why})")

@@ -12,9 +12,10 @@ from time import perf_counter
 from typing import Literal, TypeVar
 
 from umbel.algorithms.base import State
-from umbel.checks import UsageError, check, naming
+from umbel.checks import QuorumError, UsageError, check, naming
 from umbel.client.net import Net
 from umbel.data.sources import Sources
+from umbel.engines.wrappers import absences
 from umbel.flow import Engine
 from umbel.runs.budget import Budget, Stop
 from umbel.runs.checkpoint_parts import NO_PARTS, Parts
@@ -23,6 +24,7 @@ from umbel.runs.deployed import OVER_FLOWER, over_flower
 from umbel.runs.environment import now
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
+from umbel.runs.guards import are_elsewhere
 from umbel.runs.lockstep import pays, seats
 from umbel.runs.origins import origin
 from umbel.runs.own import OwnData, OwnModule
@@ -226,17 +228,33 @@ def _stopped_already(folder: RunFolder, budget: Budget) -> Stop | None:
 def _finish(folder: RunFolder, run: Run, state: State, scores: ClientScores | None) -> ClientScores:
     """Write the results of the run except the last file; return the scores after the last round.
 
-    `scores` is None unless the last round was done in this session.
+    `scores` is None unless the last round was done in this session. Raises `QuorumError` if clients
+    elsewhere are to be asked again.
     """
     records = folder.records()
-    last = len(records) - 1
+    last, record = len(records) - 1, records[-1]
     if scores is None:
-        record, scores = run.closing(records[-1], state, folder.experiment.rounds)
+        record, scores = run.closing(record, state, folder.experiment.rounds)
         if records[-1].loss is None:
             folder.replace_last(record)
+    _check_answered(folder, run, record, scores)
     folder.evidence.note(run.algorithm, state, state, last, True)
     folder.finish(run, scores)
     return scores
+
+
+def _check_answered(folder: RunFolder, run: Run, record: Record, scores: ClientScores) -> None:
+    """Raise `QuorumError` if no client elsewhere gave a usable reply to the last evaluation.
+
+    Clients in this process would only give the same replies again.
+    """
+    answered = scores.num_examples.any() or not run.divided.test.sizes.any()
+    if are_elsewhere(run.clients) and not answered:
+        raise QuorumError(
+            f"round {record.round}: no client gave a usable reply to the last evaluation: "
+            f"{absences(record.missing, record.refused)}; the trained models are saved, and "
+            f"{way_on(folder.path)} asks again"
+        )
 
 
 def load(path: Path | str, net: Net | None = None) -> Result:
