@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,6 +36,7 @@ class MemoryGrid(Grid):
     late: list[Message] = field(default_factory=list)
     bytes_down: int = 0
     bytes_up: int = 0
+    taken: set[str] = field(default_factory=set)  # the names of all messages
     asked: list[str] = field(default_factory=list)  # the kind of each message
     time_limits: dict[str, float] = field(default_factory=dict)  # of the last of each kind
 
@@ -68,7 +68,11 @@ class MemoryGrid(Grid):
         raise NotImplementedError
 
     def _push(self, message: Message) -> str:
-        name, node = str(uuid.uuid4()), message.metadata.dst_node_id
+        # As the SuperLink does, it takes what is pushed again for what it has.
+        name, node = message.object_id, message.metadata.dst_node_id
+        if name in self.taken:
+            return name
+        self.taken.add(name)
         message.metadata.__dict__["_message_id"] = name
         self.asked.append(message.metadata.message_type)
         self.time_limits[self.asked[-1]] = message.metadata.ttl

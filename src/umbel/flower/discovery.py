@@ -12,7 +12,7 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from umbel.checks import UsageError
-from umbel.flower.exchange import HELLO, Reply, pause, pulled
+from umbel.flower.exchange import HELLO, Reply, nodes_of, pause, pulled, pushed
 from umbel.flower.greeting import Site, SiteForm, greet, name_in, site_in
 from umbel.flower.owners import Owners, connected, identity
 from umbel.flower.refusals import RefusedError, abbreviated, reason
@@ -70,7 +70,7 @@ class Meeting:
         Only clients on the roll, the list of the run's clients, count; without a roll all clients
         do.
         """
-        nodes = [*self.grid.get_nodes()]
+        nodes = nodes_of(self.grid, self.time_limit)
         online = connected(nodes)
         self._note_who_is_back({node.node_id: node.last_activated_at for node in nodes})
         roll = None if roll is None else set(roll)
@@ -127,7 +127,7 @@ class Meeting:
 
     def silent(self) -> set[int]:
         """Connected nodes that have not said who their clients are."""
-        return {*connected(self.grid.get_nodes())} - self.sites.keys() - self.left_out
+        return {*connected(nodes_of(self.grid, self.time_limit))} - {*self.sites, *self.left_out}
 
     def _greet(self, online: Collection[int]) -> None:
         """Greet new nodes, and those that gave no usable answer or have come back, again.
@@ -144,7 +144,7 @@ class Meeting:
         count = {node: self.greetings.get(node, (0, now)) for node in sorted({*online} - known)}
         due = [node for node, (_, when) in count.items() if when <= now]
         messages = [Message(greet(), node, HELLO, ttl=self.time_limit) for node in due]
-        for name, node in zip(self.grid.push_messages(messages) if due else (), due, strict=True):
+        for name, node in zip(pushed(self.grid, messages, self.time_limit), due, strict=True):
             so_far = count[node][0]
             wait = min(2.0 ** min(so_far, MOST_DOUBLINGS), self.time_limit)
             self.greetings[node] = so_far + 1, now + wait
@@ -240,7 +240,7 @@ class Meeting:
 
     def _settle(self) -> None:
         """Decide on the form, if there is any. Raises `UsageError` for a tie."""
-        online = connected(self.grid.get_nodes())
+        online = connected(nodes_of(self.grid, self.time_limit))
         sites = self._connected(online).values()
         forms = {site.form for site in sites}
         begun, self.form = self.form is not None, self.form or leading_form(sites)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
-import httpx
 from flwr.app import Message, RecordDict
+from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 
+from umbel.flower.patience import may_pass, patiently
 from umbel.flower.refusals import plain_beginning, reason
 
 WORK, HELLO = "query.work", "query.hello"
@@ -30,6 +32,8 @@ The others are answers: the node could not load its app, or the app raised an er
 """
 
 ASTRAY = "it says that it answers another message"
+
+NOT_TAKEN = "the SuperLink took no message for it"
 
 
 @dataclass(frozen=True)
@@ -60,29 +64,43 @@ def exchange(
     """
     nodes = list(contents)
     messages = [Message(contents[n][1], n, contents[n][0], ttl=time_limit) for n in nodes]
-    pushed = zip(grid.push_messages(messages), nodes, strict=True)
-    waiting = {name: node for name, node in pushed if name}  # none for a node just gone
-    found = {node: Reply(missing=f"no answer within {time_limit:g} s") for node in nodes}
     began = time.monotonic()
-    while waiting and time.monotonic() < began + time_limit:
+    names = pushed(grid, messages, time_limit)
+    waiting = {name: node for name, node in zip(names, nodes, strict=True) if name}
+    found = dict.fromkeys(nodes, Reply(missing=NOT_TAKEN))
+    found |= dict.fromkeys(waiting.values(), Reply(missing=f"no answer within {time_limit:g} s"))
+    while waiting:
         for name, reply in pulled(grid, waiting):
             found[waiting.pop(name)] = reply
+        if time.monotonic() >= began + time_limit:
+            break
         if waiting:
             pause(began)
     return found
+
+
+def nodes_of(grid: Grid, time_limit: float) -> list[NodeInfo]:
+    """The connected nodes. The question is repeated if the SuperLink fails for a moment."""
+    return patiently(lambda: [*grid.get_nodes()], time_limit)
+
+
+def pushed(grid: Grid, messages: Sequence[Message], time_limit: float) -> list[str]:
+    """Push messages, and return the name of each, or "" for one that the SuperLink did not take.
+
+    It takes none for a node just gone, and none at all if they are too large for it. If it fails
+    for a moment, the same messages are pushed again: they have the same names, and so no node gets
+    one twice.
+    """
+    if not messages:
+        return []
+    names = patiently(lambda: [*grid.push_messages(messages)], time_limit)
+    return [name or "" for name, _ in zip_longest(names[: len(messages)], messages)]
 
 
 def pause(began: float) -> None:
     """Sleep before the next look for a tenth of the time that one has waited, within bounds."""
     shortest, longest = PAUSES
     time.sleep(min(longest, max(shortest, (time.monotonic() - began) / 10)))
-
-
-def _may_pass(error: Exception) -> bool:
-    """Whether the SuperLink may answer the same question a moment later."""
-    if isinstance(error, httpx.HTTPStatusError):
-        return error.response.is_server_error
-    return isinstance(error, OSError | httpx.TransportError)
 
 
 def pulled(grid: Grid, names: Iterable[str]) -> list[tuple[str, Reply]]:
@@ -100,8 +118,8 @@ def pulled(grid: Grid, names: Iterable[str]) -> list[tuple[str, Reply]]:
             if replies:
                 found.append((name, Reply.of(own[0]) if own else Reply(error=ASTRAY)))
         except Exception as error:
-            if _may_pass(error):
+            if may_pass(error):
                 continue
-            grid.get_node_ids()  # this raises too if the run was stopped
+            patiently(grid.get_node_ids)  # this raises too if the run was stopped
             found.append((name, Reply(error=f"not a message: {reason(error)}")))
     return found
