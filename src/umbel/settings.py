@@ -40,6 +40,8 @@ class Settings:
 
     former: ClassVar[Mapping[str, str]] = {}
     """Former names of settings and their present names; TOML files may use both."""
+    may_be_infinite: ClassVar[frozenset[str]] = frozenset()
+    """Names of the numbers that need not be finite; the class checks them itself."""
 
     def __new__(cls, *given: Any, **named: Any) -> Self:  # noqa: ARG004
         """Raise `UsageError` for an unknown keyword, and suggest the most similar known one."""
@@ -84,7 +86,7 @@ def fit_fields(settings: Any) -> None:
     kind: Any = type(settings)
     for field in declared(kind):
         value = getattr(settings, field.name)
-        if field.holds(value):
+        if field.holds(value) or (type(value) is float and field.name in kind.may_be_infinite):
             continue
         try:
             fit = fitted(value, field.kind)
@@ -164,8 +166,7 @@ def fitted(value: Any, kind: Any) -> Any:
 def scalar(value: Any, kind: type) -> Any:
     """Convert to one of `SCALARS`; a whole number is accepted as a float. Raises `UnfitError`."""
     plain = _scalar(value, kind)
-    fault = lacking(plain)
-    if fault is not None:
+    if (fault := lacking(plain)) is not None:
         raise UnfitError(f"{shown(value)} is not {fault}")
     return plain
 
@@ -203,8 +204,7 @@ def choice(value: Any, kind: Any) -> Any:
         if member in SCALARS:
             with suppress(UnfitError):
                 return scalar(value, member)
-    fault = lacking(value)
-    if fault is not None:
+    if (fault := lacking(value)) is not None:
         raise UnfitError(f"{shown(value)} is not {fault}")
     known = [str(option) for member in members for option in get_args(member)]
     close = difflib.get_close_matches(str(value), known, n=1, cutoff=0.55)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,27 @@ def test_a_setting_of_a_run_that_can_not_be_is_named(config: Any, message: str) 
     assert str(refused.value).startswith(message)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"clients": "4"}, "Settings: clients: '4' is not a whole number"),
+        ({"describe": "false"}, "Settings: describe: 'false' is not true or false"),
+        ({"input_shape": (28, 28)}, "Settings: input_shape: (28, 28) is not a string"),
+        ({"patience": float("nan")}, "patience: nan is not more than 0"),
+        ({"client": 4}, "Settings: client: unknown; did you mean clients?"),
+    ],
+)
+def test_so_is_a_setting_that_is_given_in_python(given: Any, message: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        Settings(**given)
+    assert str(refused.value).startswith(message)
+
+
+def test_settings_that_are_times_may_be_infinite() -> None:
+    expected = Settings(patience=inf, time_limit=inf, release_after=inf)
+    assert Settings.of({"patience": inf, "time-limit": "inf", "release-after": inf}) == expected
+
+
 def test_settings_of_a_run_may_be_numbers_or_text() -> None:
     text = {"clients": "3", "patience": "0.5", "release-after": "inf", "describe": "True"}
     numbers = {"clients": 3, "patience": 0.5, "release-after": float("inf"), "describe": True}
@@ -63,9 +85,20 @@ def test_a_limit_of_a_node_that_can_not_be_is_named() -> None:
         NodeLimits.of({"max-steps": "many"})
 
 
+def test_a_limit_of_a_node_may_be_text_or_a_power_of_ten() -> None:
+    config = {"max-steps": 1e6, "max-bytes": "1000", "max-examples": "1e3", "max-seconds": inf}
+    found = NodeLimits.of(config)
+    expected = NodeLimits(max_steps=10**6, max_bytes=1000, max_examples=1000, max_seconds=inf)
+    assert found == expected
+    assert type(found.max_steps) is int
+    assert NodeLimits.of({}) == NodeLimits()
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [
+        ({"max-steps": 1.5}, "max-steps: 1.5 is not a whole number"),
+        ({"max-bytes": inf}, "max-bytes: inf is not a whole number"),
         ({"max-steps": "many"}, "max-steps: 'many' is not a whole number"),
         ({"max-bytes": "4GB"}, "max-bytes: '4GB' is not a whole number"),
         ({"max-examples": 0}, "max-examples: 0 is not more than 0"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TypeVar
 
 from umbel.checks import UsageError, check, shown
@@ -14,12 +15,18 @@ N = TypeVar("N", int, float)
 def number_in(
     config: Mapping[str, object], name: str, kind: type[N], default: N | None = None
 ) -> N:
-    """A number, which may be written as text. Raises `UsageError` where there is none."""
+    """A number, which may be written as text. Raises `UsageError` where there is none.
+
+    1e6 is a whole number, too.
+    """
     value = config.get(name, default)
-    try:
-        return kind(str(value))
-    except ValueError:
-        raise UsageError(f"{name}: {shown(value)} is not {SCALARS[kind]}") from None
+    text = str(value)
+    with suppress(ValueError):
+        return kind(text)
+    with suppress(ValueError):
+        if float(text).is_integer():
+            return kind(float(text))
+    raise UsageError(f"{name}: {shown(value)} is not {SCALARS[kind]}")
 
 
 def truth_in(config: Mapping[str, object], name: str, default: bool) -> bool:

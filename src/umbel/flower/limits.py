@@ -9,14 +9,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from math import prod
 from types import FrameType
+from typing import ClassVar
 
 from umbel.checks import check
 from umbel.data.federation import Federation
 from umbel.engines.storage import chosen
 from umbel.engines.validation import promises
 from umbel.flow import Request
+from umbel.flower.configuration import number_in
 from umbel.flower.refusals import RefusedError
-from umbel.settings import Settings, argument
+from umbel.settings import Settings
 
 LONGEST = 10**8
 """Largest number of seconds that the alarms of every system can count: three years."""
@@ -25,6 +27,8 @@ LONGEST = 10**8
 @dataclass(frozen=True)
 class NodeLimits(Settings):
     """Bounds on one request to all its clients together, from settings such as `max-steps`."""
+
+    may_be_infinite: ClassVar = frozenset({"max_seconds"})
 
     max_bytes: int = 2**32  # size of the tensors received, and of those sent
     max_steps: int = 10**6  # gradients on a mini-batch, times the models that are trained
@@ -38,12 +42,14 @@ class NodeLimits(Settings):
     @classmethod
     def of(cls, config: Mapping[str, object]) -> NodeLimits:
         """Read limits from the settings of a node. Raises `UsageError` for anything but numbers."""
-        given = {}
-        for limit in fields(cls):
-            name = limit.name.replace("_", "-")
-            if name in config:
-                given[limit.name] = argument(name, config[name], type(limit.default))
-        return cls(**given)
+        return cls(
+            **{
+                limit.name: number_in(
+                    config, limit.name.replace("_", "-"), type(limit.default), limit.default
+                )
+                for limit in fields(cls)
+            }
+        )
 
     def check(self, request: Request, federation: Federation, exact: bool = True) -> None:
         """Raise `RefusedError` for a request that would take too much.

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 from flwr.app import Context
@@ -28,14 +29,17 @@ from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.run import Run
 from umbel.runs.seals import json_text
+from umbel.settings import Settings as CheckedSettings
 from umbel.summary import counted
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(CheckedSettings):
     """Settings of the server, from the run configuration of the app. Raises `UsageError`."""
+
+    may_be_infinite: ClassVar = frozenset({"patience", "time_limit", "release_after"})
 
     clients: int = 0  # number to wait for; 0: begin with those that are connected after `patience`
     patience: float = 120.0  # seconds to wait for clients before the first round
