@@ -1,8 +1,10 @@
-"""A work and a metric that are not umbel's."""
+"""A work and metrics that are not umbel's."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,3 +33,18 @@ class Own(Work):
 def errors(targets: NDArray[Any], predictions: NDArray[Any]) -> float:
     """A metric of one's own: how many are wrong."""
     return float((predictions.argmax(1) != targets).sum())
+
+
+def endless(targets: NDArray[Any], predictions: NDArray[Any]) -> float:
+    """A metric that takes a long time."""
+    for _ in range(50):
+        time.sleep(0.1)
+    return errors(targets, predictions)
+
+
+def endless_and_silent(targets: NDArray[Any], predictions: NDArray[Any]) -> float:
+    """A metric that takes a long time, whatever is raised in it."""
+    for _ in range(50):
+        with suppress(Exception):
+            time.sleep(0.1)
+    return errors(targets, predictions)

@@ -24,6 +24,7 @@ from umbel.algorithms.base import State
 from umbel.checks import is_plain
 from umbel.client.work import (
     MEMORY,
+    Evaluation,
     LocalTraining,
     MeanLoss,
     MoreauTraining,
@@ -45,6 +46,7 @@ from umbel.flower.limits import NodeLimits
 from umbel.flower.messages import Asked, answer_in, refused_in
 from umbel.flower.owners import Owners
 from umbel.flower.refusals import LONGEST_REASON, RefusedError
+from umbel.runs.experiment import Experiment
 from umbel.testing import assert_same_state
 
 EVERYONE = replace(SMALL, algorithm=FedAvg(LOCAL), participation=1.0, rounds=1)
@@ -477,8 +479,8 @@ def test_where_no_form_is_that_of_most_the_settings_decide(tmp_path: Path) -> No
 # What a node does
 
 
-def node(tmp_path: Path) -> Node:
-    return Node.of(SMALL_ALL, clients(["a"]), tmp_path / "memory.safetensors")
+def node(tmp_path: Path, experiment: Experiment = SMALL_ALL) -> Node:
+    return Node.of(experiment, clients(["a"]), tmp_path / "memory.safetensors")
 
 
 def test_clients_that_are_gone_are_refused_alone(tmp_path: Path) -> None:
@@ -550,6 +552,17 @@ def test_work_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
     theta = here.net.new(seed=0)[None]
     asked = Asked(LocalTraining(epochs=900_000), ["a"], [0], {}, {"theta": theta}, {"theta": [0]})
     with pytest.raises(RefusedError, match=r"not done within the 0\.5 seconds allowed here"):
+        here.work(asked, NodeLimits(max_seconds=0.5))
+
+
+@pytest.mark.parametrize("metric", ["endless", "endless_and_silent"])
+def test_so_is_a_metric_of_the_site_that_takes_too_long(metric: str, tmp_path: Path) -> None:
+    name = f"tests.flower.own_work:{metric}"
+    here = node(tmp_path, replace(SMALL_ALL, metrics=(name,)))
+    theta = here.net.new(seed=0)[None]
+    work = Evaluation(metrics=(name,))
+    asked = Asked(work, ["a"], [0], {}, {"theta": theta}, {"theta": [0]})
+    with pytest.raises(RefusedError, match=r"^not done within the 0\.5 seconds allowed here$"):
         here.work(asked, NodeLimits(max_seconds=0.5))
 
 

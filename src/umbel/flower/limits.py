@@ -24,6 +24,10 @@ LONGEST = 10**8
 """Largest number of seconds that the alarms of every system can count: three years."""
 
 
+class _TimeIsUpError(BaseException):
+    """Raised in work whose time is over; a metric of a site's own may suppress any `Exception`."""
+
+
 @dataclass(frozen=True)
 class NodeLimits(Settings):
     """Bounds on one request to all its clients together, from settings such as `max-steps`."""
@@ -79,7 +83,7 @@ class NodeLimits(Settings):
 
     @contextmanager
     def in_time(self) -> Iterator[None]:
-        """Raise `RefusedError` inside when the time is over.
+        """Interrupt what is done inside when the time is over, and raise `RefusedError`.
 
         Only a main thread, in which Flower runs apps on real nodes, can be interrupted, and only on
         a system that has alarms; elsewhere the time is not bounded, nor is it beyond `LONGEST`.
@@ -90,14 +94,19 @@ class NodeLimits(Settings):
             return
 
         def over(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-            raise RefusedError(f"not done within the {self.max_seconds:g} seconds allowed here")
+            raise _TimeIsUpError
 
         before = signal.signal(signal.SIGALRM, over)
-        signal.setitimer(signal.ITIMER_REAL, self.max_seconds)
         try:
-            yield
+            signal.setitimer(signal.ITIMER_REAL, self.max_seconds)
+            try:
+                yield
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        except _TimeIsUpError:
+            why = f"not done within the {self.max_seconds:g} seconds allowed here"
+            raise RefusedError(why) from None
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
 
     @staticmethod
