@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -167,6 +167,64 @@ def test_ctrl_c_right_after_a_fork_is_the_parents(monkeypatch: pytest.MonkeyPatc
             os._exit(1)
     assert done.all()
     assert not strayed[0]
+
+
+MEANWHILE: list[Callable[[], object]] = []
+"""What this process calls while it forks."""
+
+if can_fork():
+    os.register_at_fork(after_in_parent=lambda: [call() for call in MEANWHILE])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_a_signal_that_another_thread_takes_during_a_fork_is_heard_after_it(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise TimeoutError
+
+    def take() -> None:
+        go.wait()
+        signal.raise_signal(number)
+        taken.set()
+
+    def send() -> None:
+        go.set()
+        taken.wait()
+
+    go, taken = threading.Event(), threading.Event()
+    other = threading.Thread(target=take)
+    other.start()
+    monkeypatch.setitem(globals(), "MEANWHILE", [send])
+    before = signal.signal(number, stop)
+    try:
+        with pytest.raises(TimeoutError):
+            Crew(lambda _: None, 2, 2).run()
+        assert signal.getsignal(number) is stop
+    finally:
+        signal.signal(number, before)
+        go.set()
+        other.join()
+
+
+def test_a_worker_has_the_handlers_of_its_parent() -> None:
+    heard = squares(1)
+
+    def hear(*_: object) -> None:
+        heard[0] = os.getpid()
+
+    def do(_: int) -> None:
+        if os.getpid() != parent:
+            signal.raise_signal(signal.SIGUSR1)
+        while not heard[0]:
+            time.sleep(0.001)
+
+    parent, before = os.getpid(), signal.signal(signal.SIGUSR1, hear)
+    try:
+        Crew(do, 2, 2).run()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert heard[0] != parent
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system does not say")

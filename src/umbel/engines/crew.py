@@ -17,13 +17,14 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
 from umbel.client.turns import SWAPPING, TURN
 from umbel.cores import allowed_cores, forget, roam
+from umbel.engines.interrupts import Held
 from umbel.engines.pipes import NUMBER, room, two_pipes
 from umbel.summary import counted
 
@@ -136,47 +137,49 @@ class Crew:
     def _fill(self, wanted: int) -> None:
         """Fork workers until there are `wanted` of them, or as many as the system allows."""
         while len(self.workers) < wanted:
-            try:
-                self._fork()
-            except OSError as error:
+            if error := self._fork():
                 log.warning("only %d workers can start: %s", len(self.workers), error)
                 self.processes = 1 + len(self.workers)
                 break
 
-    def _fork(self) -> None:
+    def _fork(self) -> OSError | None:
+        """Fork a worker; return the error if the system does not allow it."""
         _flush()  # what is not printed yet would be printed by the worker, too
-        # A worker would have generators and modules as another thread has them at this moment.
-        with TURN.lock, SWAPPING.lock, FORKING:
-            self._fork_alone()
+        # A worker would have generators and modules as another thread has them at this moment. An
+        # interrupt must wait until each of the two processes knows which of them it is.
+        with TURN.lock, SWAPPING.lock, FORKING, Held() as signals:
+            try:
+                self._fork_alone(signals)
+            except OSError as error:  # not one of a signal's handler, which is called later
+                return error
+        return None
 
-    def _fork_alone(self) -> None:
+    def _fork_alone(self, signals: Held) -> None:
         ended, stays = os.pipe()
-        # An interrupt must wait until each of the two processes knows which of them it is.
-        heeded = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
         try:
             with warnings.catch_warnings():
                 # Python warns of threads: they are PyTorch's own, which a worker does not use.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 process = os.fork()
             if process == 0:
-                self._run_worker(stays, heeded)
+                self._run_worker(stays, signals)
             self.workers[ended] = process
         except OSError:
             os.close(ended)
             raise
         finally:
             os.close(stays)
-            signal.pthread_sigmask(signal.SIG_SETMASK, heeded)
 
-    def _run_worker(self, stays: int, heeded: Collection[int]) -> NoReturn:
+    def _run_worker(self, stays: int, signals: Held) -> NoReturn:
         """In the new process: do tasks, and end without running what its parent left to run."""
         task, begun = None, False
         try:
             gc.freeze()
             roam(self.cores)
+            signals.put_back()
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_SETMASK, heeded)
+            signals.let_in()
             os.close(self.stay)
             threading.Thread(target=self._end_with_the_parent, daemon=True).start()
             while os.getppid() == self.parent and (task := self._take()) is not None:
