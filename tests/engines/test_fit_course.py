@@ -73,5 +73,6 @@ def test_an_evaluation_leaves_the_servers_models_as_they_are(kernel: Any) -> Non
 @pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])
 def test_a_run_where_gradients_are_turned_off_is_refused(off: Callable[[], Any]) -> None:
     federation = clients(numbers(12, 4), LABELS)
-    with off(), pytest.raises(umbel.UsageError, match="gradients are turned off here"):
+    with off(), pytest.raises(umbel.UsageError, match="gradients are turned off here") as error:
         make_engine(umbel.Net(lambda: nn.Linear(4, 3)), federation)
+    assert str(error.value).endswith("interrupted has left them so: torch.set_grad_enabled(True)")

@@ -99,7 +99,8 @@ def check_gradients_are_on() -> None:
     if not torch.is_grad_enabled():
         raise UsageError(
             "gradients are turned off here, by torch.no_grad() or torch.inference_mode(), and "
-            "training needs them: leave that block before the run begins"
+            "training needs them: leave that block before the run begins; if there is none, a run "
+            "that was interrupted has left them so: torch.set_grad_enabled(True)"
         )
 
 
