@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -24,9 +26,11 @@ from tests.processes import PATIENCE, heeding_signals, wait_until
 from tests.shell import SMALL, Shell
 from umbel.checks import DivergedError, InUseError, UsageError
 from umbel.cli import jobs
-from umbel.cli.job import JobError, Made, sendable
+from umbel.cli.job import JobError, Line, Made, sendable
 from umbel.cli.screen import OwnScreen
 from umbel.cores import cores
+from umbel.engines.crew import Crew
+from umbel.engines.workers import can_fork
 from umbel.runs.folder import RunFolder
 
 pytestmark = pytest.mark.long
@@ -439,6 +443,25 @@ def test_errors_say_the_same_in_another_process() -> None:
     full = sendable(OSError(errno.ENOSPC, "full", "file"))
     assert isinstance(full, OSError)
     assert (full.errno, full.strerror, full.filename) == (errno.ENOSPC, "full", "file")
+
+
+@pytest.mark.skipif(not can_fork(), reason="this system does not fork processes")
+def test_long_records_of_several_processes_do_not_mix() -> None:
+    here, there = multiprocessing.Pipe()
+    line, text = Line(there), "begins" + "é\n" * 20_000 + "ends"
+
+    def do(_: int) -> None:
+        for _ in range(20):
+            line.put_nowait(logging.LogRecord("umbel", 30, __file__, 1, text, None, None))
+
+    sending = threading.Thread(target=Crew(do, 9, 3).run)
+    sending.start()
+    for _ in range(9 * 20):
+        said = here.recv().getMessage()
+        assert said.startswith("begins")
+        assert said.endswith("ends")
+        assert len(said.encode()) < 9000
+    sending.join()
 
 
 @pytest.mark.thorough
