@@ -10,7 +10,7 @@ from benchmarks.coverage import WORLDS, World, rates
 from numpy.typing import NDArray
 from scipy import stats
 
-from umbel.runs.statistics.crossed import Crossed, spread, spread_of
+from umbel.runs.statistics.crossed import Crossed, Ends, spread, spread_of
 from umbel.runs.statistics.paired import Gain, Interval, interval
 from umbel.runs.statistics.resampling import by_bootstrap
 from umbel.runs.statistics.student import by_t
@@ -147,3 +147,18 @@ def test_methods_that_differ_are_told_apart() -> None:
     rng = np.random.default_rng(2)
     found = [interval(gains(rng.normal(0.1, 0.05, (3, 20))), SAMPLES).sure for _ in range(50)]
     assert sum(found) > 47
+
+
+def test_samples_as_far_as_zero_count_as_beyond_however_sums_are_rounded() -> None:
+    tenths = np.array([1, 1, 2, 3, -1, 2, 0, 2])
+    noise = np.random.default_rng(0).standard_normal((4, 8))
+    tables = [tenths / 10, (tenths + 4) / 10 - 0.4, *(tenths / 10 * (1 + 1e-15 * noise))]
+    found = {round(bootstrap_of(table).p_value, 12) for table in tables}
+    exact = bootstrap_of(tenths.astype(np.float64)).p_value
+    assert found == {round(exact, 12)}
+
+
+def bootstrap_of(values: NDArray[np.float64]) -> Ends:
+    """By samples of clients whose gains these are, under one seed."""
+    table = Crossed(values[None], np.ones((1, len(values))))
+    return by_bootstrap(table, spread_of(table))

@@ -30,16 +30,24 @@ LEAST_ERROR = 0.25
 A sample may hold the same client again and again, and a standard error of zero."""
 
 
+TIED = 1e-9
+"""Distances nearer than this, as a share of the larger, differ by rounding errors: they are equal."""
+
+
 def by_bootstrap(gains: Crossed, whole: Spread, samples: int = MOST) -> Ends:
     """The interval of gains whose mean has a standard error above zero.
 
-    Where no sample lies beyond, the p-value is 0: it is smaller than samples can tell.
+    Samples as far as zero are beyond it. Where no sample lies beyond, the p-value is 0: it is
+    smaller than samples can tell.
     """
     mean, error = float(whole.mean[0]), float(whole.error[0])
     distances = np.sort(np.concatenate([*_distances(gains, mean, error, samples)]))
     low, high = np.quantile(distances, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    below = int(np.searchsorted(distances, mean / error, side="right"))
-    above = len(distances) - int(np.searchsorted(distances, mean / error, side="left"))
+    # Gains of accuracy are often multiples of one example: many samples are as far as zero.
+    zero = mean / error
+    tied = TIED * max(1.0, abs(zero))
+    below = int(np.searchsorted(distances, zero + tied, side="right"))
+    above = len(distances) - int(np.searchsorted(distances, zero - tied, side="left"))
     beyond = min(below, above)
     p_value = min(1.0, 2 * (beyond + 1) / (len(distances) + 1)) if beyond else 0.0
     return Ends(mean - float(high) * error, mean - float(low) * error, p_value)
