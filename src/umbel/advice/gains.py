@@ -14,6 +14,10 @@ from umbel.advice.trial import Standing
 SURE = 0.01
 """Largest p-value of a mean gain that counts as sure; below 0.05, as several gains are tested."""
 
+ROUNDING = float(np.finfo(np.float32).eps)
+"""A smaller gain, as a share of the losses, is a rounding error, and so is a smaller difference
+of gains."""
+
 FEWEST = 6
 """Fewer clients are compared by example: 5 clients agree in sign by chance in 1 of 16 cases."""
 
@@ -52,11 +56,11 @@ def gain(new: Floats, old: Floats) -> Gain:
     from scipy.stats import ttest_1samp, wilcoxon
 
     known = ~(np.isnan(new) | np.isnan(old))
-    values = (old - new)[known]
+    values, equal = _gains(new[known], old[known], _usual([new[known], old[known]]))
     mean = float(values.mean()) if len(values) else nan
     if len(values) < FEWEST:
         return Gain(mean=mean, low=-inf, high=inf, p_value=1.0)
-    if np.ptp(values) == 0:  # as where fine-tuning began and ended with the same model
+    if equal:  # as where fine-tuning began and ended with the same model
         return _equal(mean, len(values))
     test = ttest_1samp(values, 0.0, alternative="greater")
     low, high = ttest_1samp(values, 0.0).confidence_interval(0.95)
@@ -78,13 +82,18 @@ def gain_over_examples(new: Sequence[Floats], old: Sequence[Floats]) -> Gain:
     """
     from scipy.stats import t
 
-    pairs = (before - after for after, before in zip(new, old, strict=True))
-    values = [each for each in pairs if len(each) > 1 and np.isfinite(each).all()]
+    usual = _usual([*new, *old])
+    pairs = [
+        _gains(after, before, usual)
+        for after, before in zip(new, old, strict=True)
+        if len(after) > 1 and np.isfinite(before - after).all()
+    ]
+    values = [gains for gains, _ in pairs]
     mean = float(np.mean([each.mean() for each in values])) if values else nan
     if not values:
         return Gain(mean=mean, low=-inf, high=inf, p_value=1.0)
     squares = np.array([each.var(ddof=1) / len(each) for each in values])
-    if not squares.any():
+    if all(equal for _, equal in pairs):
         return _equal(mean, sum(map(len, values)))
     freedom = squares.sum() ** 2 / sum(
         square**2 / (len(each) - 1) for square, each in zip(squares, values, strict=True)
@@ -92,6 +101,26 @@ def gain_over_examples(new: Sequence[Floats], old: Sequence[Floats]) -> Gain:
     known = t(freedom, loc=mean, scale=np.sqrt(squares.sum()) / len(values))
     low, high = known.interval(0.95)
     return Gain(mean=mean, low=float(low), high=float(high), p_value=float(known.cdf(0.0)))
+
+
+def _usual(losses: Sequence[Floats]) -> float:
+    """The median of finite losses, which a few that diverged don't change; 0 if there is none."""
+    together = np.abs(np.concatenate([*losses, np.zeros(0)]))
+    finite = together[np.isfinite(together)]
+    return float(np.median(finite)) if len(finite) else 0.0
+
+
+def _gains(new: Floats, old: Floats, usual: float) -> tuple[Floats, bool]:
+    """Gains, zero where they are rounding errors, and whether they are equal but for these.
+
+    Losses are computed in single precision: an error is a share of the loss, or of a `usual` one.
+    """
+    size = np.maximum(np.abs(new), np.abs(old))
+    rounding = ROUNDING * np.maximum(np.where(np.isfinite(size), size, 0.0), usual)
+    gains = old - new
+    gains = np.where(np.abs(gains) <= rounding, 0.0, gains)
+    equal = bool((np.abs(gains - np.median(gains)) <= rounding).all()) if len(gains) else True
+    return gains, equal
 
 
 def _equal(mean: float, count: int) -> Gain:
