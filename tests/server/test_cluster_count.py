@@ -139,3 +139,12 @@ def test_the_figure_is_drawn_and_other_files_are_refused(tmp_path: Path) -> None
     assert (tmp_path / "count.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(UsageError, match=r"--plot: .* is not a file that ends in \.png"):
         draw_singular_values(found, tmp_path / "count.txt")
+
+
+def test_equal_vectors_have_no_elbow_however_their_mean_is_rounded() -> None:
+    vectors = torch.randn(12, 40, generator=torch.manual_seed(0))[:1].repeat(12, 1)
+    assert count_clusters(vectors).elbow == 1
+    # Rows of which no two are the same in their last bits.
+    noise = 1e-15 * torch.randn(12, 40, generator=torch.manual_seed(1), dtype=torch.double)
+    found = count_clusters(vectors.double() * (1 + noise))
+    assert (found.clusters, found.elbow) == (1, 1)

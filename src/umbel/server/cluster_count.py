@@ -23,6 +23,9 @@ LARGEST = 20
 SURE, UNSURE = 0.01, 0.2
 """Above the first chance, several clusters are unsure; above the second, one is likely."""
 
+ROUNDING = 1e-12
+"""An inertia of one cluster below this share of the sum of squares is a rounding error."""
+
 REFERENCES = 20
 """Number of uniform reference sets of the gap statistic."""
 
@@ -113,7 +116,7 @@ def count_clusters(profile: Tensor, seed: int = 0) -> ClusterCount:
     rows = projected[:, :rank]
     largest = min(LARGEST, size - 1)
     inertia = _inertia(rows, largest, seed)
-    elbow, gap = _elbow(inertia), _gap(rows, inertia, seed)
+    elbow, gap = _elbow(inertia, float((rows**2).sum())), _gap(rows, inertia, seed)
     return ClusterCount(values, rank, inertia, elbow, gap, *judge(profile, LARGEST, seed))
 
 
@@ -152,9 +155,12 @@ def _inertia(rows: NDArray[np.float64], largest: int, seed: int) -> NDArray[np.f
     return np.asarray(fits)
 
 
-def _elbow(inertia: NDArray[np.float64]) -> int:
-    """The k farthest below the line from the first to the last point of the curve."""
-    if len(inertia) < 3 or inertia[0] <= 0:
+def _elbow(inertia: NDArray[np.float64], squares: float) -> int:
+    """The k farthest below the line from the first to the last point of the curve.
+
+    It is 1 if the rows, of this sum of `squares`, differ by rounding errors only.
+    """
+    if len(inertia) < 3 or inertia[0] <= ROUNDING * squares:
         return 1
     line = np.linspace(inertia[0], inertia[-1], len(inertia))
     return int((line - inertia).argmax()) + 1

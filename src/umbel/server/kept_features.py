@@ -11,6 +11,7 @@ from torch import Tensor
 from umbel.checks import check, check_memory
 from umbel.client.layout import Layout
 from umbel.server.ask import Features
+from umbel.server.clustering import distances
 
 
 def allowed(layout: Layout, parameters: tuple[str, ...]) -> Tensor:
@@ -68,4 +69,4 @@ def to_means(mine: Tensor, theirs: Tensor, labels: Tensor, count: int) -> Tensor
     Distances to a cluster without clients are infinite.
     """
     centres = torch.stack([theirs[labels == k].mean(0) for k in range(count)])
-    return torch.cdist(mine.double(), centres.double()).nan_to_num(torch.inf)
+    return distances(mine, centres, "l2").nan_to_num(torch.inf)
