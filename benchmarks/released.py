@@ -27,7 +27,8 @@ from umbel.data.scenarios import ROTATED_MNIST_8
 from umbel.data.sources import Sources
 from umbel.papers.base import shipped
 from umbel.runs.run import Run
-from umbel.server.clustering import match_labels, spectral
+from umbel.server.clustering import spectral
+from umbel.server.numbering import match_labels
 
 K, PERIOD, LR = 4, 2, 0.1
 

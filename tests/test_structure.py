@@ -17,6 +17,7 @@ MAY_BE_SEEN_BY_ALGORITHMS = (
     "umbel.flow",
     "umbel.server.ask",
     "umbel.client.work",
+    "umbel.server.numbering",
     "umbel.server.clustering",
     "umbel.server.clusterers",
     "umbel.server.aggregation",

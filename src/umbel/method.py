@@ -90,9 +90,9 @@ from umbel.server.clustering import (
     distances,
     k_means,
     k_medoids,
-    match_labels,
     spectral,
 )
+from umbel.server.numbering import match_labels
 
 __all__ = [
     "DBSCAN",

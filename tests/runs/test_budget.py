@@ -29,7 +29,8 @@ from umbel import (
 from umbel.algorithms.base import Algorithm
 from umbel.runs.budget import Budget, Stop, seconds
 from umbel.runs.records import Record
-from umbel.runs.scores import adjusted_rand_index, in_order_of_appearance, purity
+from umbel.runs.scores import adjusted_rand_index, purity
+from umbel.server.numbering import in_order_of_appearance
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,11 @@ from umbel.flow import drive
 from umbel.runs.run import Run
 from umbel.runs.scores import (
     adjusted_rand_index,
-    in_order_of_appearance,
     normalised_mutual_information,
     purity,
     score,
 )
+from umbel.server.numbering import in_order_of_appearance
 
 assignments = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=30)
 

@@ -24,12 +24,12 @@ from umbel.server.clustering import (
     k_means,
     k_medoids,
     leading_projection,
-    match_labels,
     orthonormal_bases,
     principal_angles,
     projection_by,
     spectral,
 )
+from umbel.server.numbering import match_labels
 
 POINTS = torch.tensor([[0.0], [0.1], [5.0], [5.1], [9.0], [9.1]])
 TRUTH = [0, 0, 1, 1, 2, 2]
@@ -291,3 +291,34 @@ def test_no_tree_is_cut_into_more_clusters_than_rows(
 ) -> None:
     with pytest.raises(UsageError, match=f"num_clusters: 5 is not in 1 to {rows}"):
         agglomerate(torch.zeros(rows, rows), linkage, num_clusters=5)
+
+
+@pytest.mark.parametrize("kinds", [1, 2])
+def test_equal_rows_are_in_one_cluster_however_many_clusters_are_asked_for(kinds: int) -> None:
+    rows = random(kinds, 50).float().repeat(5, 1)
+    truth = list(range(kinds)) * 5
+    assert spectral(rows, 3, seed=0).tolist() == truth
+    noisy = rows.double() * (1 + 1e-15 * random(len(rows), 50))
+    assert k_means(noisy, 3, seed=0).tolist() == truth
+    assert projection_by(inner_products(rows), 3)[:, kinds:].abs().max() == 0
+
+
+def test_small_differences_beside_large_values_are_no_rounding_errors() -> None:
+    times = 1.7e9 + torch.tensor([[0.0], [100.0], [0.0]], dtype=torch.double)
+    assert k_means(times, 2, seed=0).tolist() == [0, 1, 0]
+
+
+def test_clusters_are_numbered_in_order_of_their_first_rows() -> None:
+    points = POINTS[[4, 0, 2, 1, 5, 3]]
+    for labels in (
+        k_means(points, 3, 0),
+        k_medoids(apart(points), 3, 0),
+        agglomerate(apart(points), "complete", 3),
+        agglomerate(apart(points), "ward", 3),
+    ):
+        assert labels.tolist() == [0, 1, 2, 1, 0, 2]
+
+
+def test_angles_within_rounding_errors_are_zero() -> None:
+    bases = orthonormal_bases(random(6, 5, 3))
+    assert not principal_angles(bases, bases, "smallest").any()

@@ -14,7 +14,7 @@ import numpy as np
 
 from umbel.advice.examples import Floats, Ints
 from umbel.advice.halves import Halves
-from umbel.runs.scores import in_order_of_appearance
+from umbel.server.numbering import in_order_of_appearance
 from umbel.summary import in_short
 
 PENALTY = 2.5

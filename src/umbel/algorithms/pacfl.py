@@ -3,6 +3,7 @@ learning via principal angles between client data subspaces, AAAI 2023, Algorith
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -30,6 +31,13 @@ from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Sample, principal_vectors
 from umbel.server.clustering import agglomerate, check_cut, orthonormal_bases, principal_angles
 from umbel.server.copies import model_of_each
+
+log = logging.getLogger(__name__)
+
+SHARED = (
+    "num_vectors: subspaces of %d and %d dimensions share a direction in inputs of %d values, "
+    'whatever the data, and their smallest angle is 0: give fewer vectors, or angle = "sum"'
+)
 
 
 @dataclass(frozen=True)
@@ -112,6 +120,7 @@ class PACFL(Algorithm[PACFLState]):
         if not len(sent.clients):
             return state
         bases = orthonormal_bases(sent.vectors)
+        self._warn_if_shared(bases)
         # With fewer clients than clusters, each client is a cluster.
         wanted = self.num_clusters
         number = None if wanted is None else min(wanted, len(bases))
@@ -152,6 +161,12 @@ class PACFL(Algorithm[PACFLState]):
         each = min(self.num_vectors, size) * (ctx.num_outputs if self.per_class else 1)
         said = f"vectors of {ctx.num_clients:,} clients, {each:,} of {size:,} values each"
         check_memory(2 * ctx.num_clients * each * size * torch.double.itemsize, said)
+
+    def _warn_if_shared(self, bases: Tensor) -> None:
+        """Warn if subspaces (N, D, Q) share directions only because their dimensions are large."""
+        size, ranks = bases.shape[1], (bases != 0).any(1).sum(1).sort(descending=True).values
+        if self.angle == "smallest" and len(bases) > 1 and int(ranks[:2].sum()) > size:
+            log.warning(SHARED, int(ranks[0]), int(ranks[1]), size)
 
     def _to_clusters(self, state: PACFLState, bases: Tensor) -> Tensor:
         """Mean angles (N, K) between these subspaces and those of each cluster's members."""

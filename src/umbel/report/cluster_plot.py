@@ -11,7 +11,7 @@ from umbel.data.federation import Federation
 from umbel.report.charts import Dot, Label, Scatter
 from umbel.report.plots import drawn
 from umbel.runs.result import Result
-from umbel.runs.scores import in_order_of_appearance
+from umbel.server.numbering import in_order_of_appearance
 
 MOST_NAMED = 40
 """Largest number of clients that are named; more names would hide one another."""

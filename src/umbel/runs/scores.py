@@ -16,6 +16,7 @@ from umbel.client.work import Evaluation, MixtureEvaluation
 from umbel.flow import Flow, Request, Rows, as_flow
 from umbel.runs.forms import as_served
 from umbel.server.ask import Context
+from umbel.server.numbering import in_order_of_appearance
 from umbel.summary import in_short
 
 Judged: TypeAlias = Literal["validation", "test"]
@@ -134,11 +135,3 @@ def _evaluation(served: Served, ctx: Context, on: Judged, metrics: tuple[str, ..
         return ctx.request(served.asked(Evaluation(on, metrics)), theta=served.models)
     weights, models = Rows(served.weights, torch.arange(len(served.weights))), served.models.table
     return ctx.request(MixtureEvaluation(on, metrics), {"models": models}, weights=weights)
-
-
-def in_order_of_appearance(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The same clusters named 0 to K-1 in order of their first clients."""
-    _, first, names = np.unique(labels, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), dtype=np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    return rank[names]

@@ -7,7 +7,7 @@ from umbel.runs import checkpoint
 from umbel.runs.client_rows import Client
 from umbel.runs.deployed import names_on_the_roll
 from umbel.runs.folder import RunFolder
-from umbel.runs.scores import in_order_of_appearance
+from umbel.server.numbering import in_order_of_appearance
 
 
 def clients_so_far(folder: RunFolder) -> list[Client]:

@@ -13,6 +13,7 @@ from torch import Tensor
 from umbel.checks import check
 from umbel.flow import check_numbers
 from umbel.server.clustering import agglomerate, check_cut, k_medoids
+from umbel.server.numbering import in_order_of_appearance
 from umbel.settings import Settings
 
 Noise = Literal["join", "apart"]
@@ -109,16 +110,15 @@ class HDBSCAN(Clusterer):
 def clusters_by(clusterer: Clusterer, distance: Tensor, seed: int) -> Tensor:
     """Labels (N,) in 0 to K-1 by distances (N, N), where each of the K clusters has a member.
 
-    Numbers without a member, which a clusterer may leave, are closed up. Raises `UsageError` unless
-    the clusterer returns N numbers of clusters.
+    Clusters are numbered in order of their first rows, whatever numbers a clusterer gives. Raises
+    `UsageError` unless the clusterer returns N numbers of clusters.
     """
     labels: Any = clusterer(distance, seed)
     name, count = f"labels that {type(clusterer).__name__} returns", len(distance)
     shape = tuple(labels.shape) if isinstance(labels, Tensor) else (count,)
     check(shape == (count,), f"{name}: shape", shape, f"({count},), one for each client")
     check_numbers(labels, name, count, f"the clusters that {count} clients can form")
-    closed_up: Tensor = torch.unique(labels, return_inverse=True)[1]
-    return closed_up
+    return torch.from_numpy(in_order_of_appearance(labels.numpy()))
 
 
 def parted(clusterer: Clusterer, num_clusters: int | None) -> tuple[Clusterer, int | None]:

@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import normalize, one_hot
+from torch.nn.functional import normalize
 
 from umbel.checks import check
 from umbel.client.turns import TURN
+from umbel.server.numbering import in_order_of_appearance
 from umbel.server.shares import norms_of
 from umbel.settings import argument
 
@@ -31,7 +32,13 @@ BLOCK_VALUES = 2**18
 """Number of values that are in double precision at a time; they fit in the cache of a core."""
 
 TINY = 1e-12
-"""Rows shorter than this have no direction."""
+"""Rows shorter than this have no direction; eigenvalues below this share of the largest are 0."""
+
+NO_ANGLE = 1e-5
+"""A smaller angle, in degrees, is the rounding error of an arc cosine near 1: it is 0."""
+
+ALIKE, ROUNDING = 1e-7, 1e-9
+"""Rows are alike if they differ by less than this share of their spread, or of their values."""
 
 SAMPLE = 1000
 """Above this number of clients, starts of k-medoids are compared on a sample of this size."""
@@ -95,6 +102,8 @@ def projection_by(products: Tensor, rank: int) -> Tensor:
     rank = min(rank, len(products))
     spectrum, vectors = torch.linalg.eigh(products)
     lengths = spectrum[-rank:].flip(0).clamp(min=0).sqrt()
+    # The root would lift the rounding error of an eigenvalue of 0 to 1e-8 of the largest length.
+    lengths = lengths.where(lengths**2 > TINY * spectrum[-1], 0)
     projected: Tensor = vectors[:, -rank:].flip(1) * lengths
     return projected
 
@@ -149,8 +158,8 @@ def principal_angles(bases: Tensor, others: Tensor, measure: Angles) -> Tensor:
     """Angles in degrees between subspaces of orthonormal bases (N, D, Q), (L, D, Q): (N, L).
 
     The cosines of the principal angles are the singular values of U_i^T U_j (Björck & Golub 1973);
-    their number is the smaller of the two dimensions. A subspace of dimension 0 is at 90 degrees to
-    every other.
+    their number is the smaller of the two dimensions. Angles of at most 1e-5 degrees are 0. A
+    subspace of dimension 0 is at 90 degrees to every other.
     """
     argument("measure", measure, Angles)
     rank = (others != 0).any(1).sum(1)
@@ -158,6 +167,7 @@ def principal_angles(bases: Tensor, others: Tensor, measure: Angles) -> Tensor:
     for basis in bases:
         cosines = torch.linalg.svdvals(basis.T @ others).clamp(max=1)  # (L, Q), in descending order
         angles = cosines.acos().rad2deg()
+        angles = angles.where(angles > NO_ANGLE, 0)
         shared = rank.clamp(max=int((basis != 0).any(0).sum()))  # (L,)
         real = torch.arange(angles.shape[1]) < shared[:, None]
         measured = angles[:, 0] if measure == "smallest" else angles.where(real, 0).sum(1)
@@ -174,18 +184,30 @@ def k_means(rows: Tensor, num_clusters: int, seed: int) -> Tensor:
     >>> bool(labels[0] == labels[1] != labels[2])
     True
 
-    There are fewer clusters if there are fewer distinct rows. Raises `UsageError` unless
-    `num_clusters` is in 1 to N.
+    Clusters are numbered in order of their first rows. There are fewer clusters if there are fewer
+    rows that differ by more than rounding errors. Raises `UsageError` unless `num_clusters` is in 1
+    to N.
     """
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
 
     check(1 <= num_clusters <= len(rows), "num_clusters", num_clusters, f"in 1 to {len(rows)}")
+    values = rows.double().numpy()
+    kinds = _kinds(values)
+    if kinds.max() < num_clusters:
+        return torch.from_numpy(in_order_of_appearance(kinds))
     fit = KMeans(num_clusters, n_init=10, random_state=seed % 2**32).fit
     with TURN.lock, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        fitted = fit(rows.double().numpy())
-    return torch.from_numpy(fitted.labels_).long()
+        fitted = fit(values)
+    return torch.from_numpy(in_order_of_appearance(fitted.labels_))
+
+
+def _kinds(rows: NDArray[np.float64]) -> NDArray[np.int64]:
+    """(N,) numbers of the kinds of rows (N, D), which are alike but for rounding errors."""
+    apart = rows - rows.mean(0)
+    step = max(ALIKE * np.abs(apart).max(initial=0), ROUNDING * np.abs(rows).max(initial=0)) or 1.0
+    return np.unique((apart / step).round(), axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def k_medoids(distance: Tensor, num_clusters: int, seed: int) -> Tensor:
@@ -207,7 +229,7 @@ def k_medoids(distance: Tensor, num_clusters: int, seed: int) -> Tensor:
         sampled = matrix[np.ix_(rows, rows)].astype(np.float64)
         first = rows[_best_medoids(sampled, num_clusters, starts).medoids]
         best = kmedoids.fasterpam(matrix, first.astype(np.uint64))
-    return torch.from_numpy(best.labels.astype(np.int64))
+    return torch.from_numpy(in_order_of_appearance(best.labels.astype(np.int64)))
 
 
 def _best_medoids(matrix: NDArray[np.float64], num_clusters: int, starts: NDArray[np.int64]) -> Any:
@@ -225,8 +247,9 @@ def agglomerate(
 ) -> Tensor:
     """Cluster hierarchically by distances (N, N): labels (N,).
 
-    The hierarchy is cut at a number of clusters or at a distance: give exactly one of the two. A
-    single row is one cluster. "ward" is for Euclidean distances. Raises `UsageError` if both or
+    The hierarchy is cut at a number of clusters or at a distance: give exactly one of the two.
+    Clusters are numbered in order of their first rows. A single row is one cluster. "ward" is for
+    Euclidean distances. Raises `UsageError` if both or
     none are given, and for more clusters than rows.
     """
     from sklearn.cluster import AgglomerativeClustering
@@ -245,7 +268,7 @@ def agglomerate(
         n_clusters=num_clusters,
         distance_threshold=threshold,
     ).fit(distance.double().numpy())
-    return torch.from_numpy(fitted.labels_).long()
+    return torch.from_numpy(in_order_of_appearance(fitted.labels_))
 
 
 def check_cut(num_clusters: int | None, threshold: float | None) -> None:
@@ -265,21 +288,4 @@ def _ward(distance: Tensor, num_clusters: int | None, threshold: float | None) -
     if num_clusters is None:
         num_clusters = 1 + int((tree[:, 2] >= threshold).sum())
     labels = hierarchy.cut_tree(tree, num_clusters)[:, 0]
-    return torch.from_numpy(labels.astype(np.int64))
-
-
-def match_labels(new: Tensor, old: Tensor, num_clusters: int) -> Tensor:
-    """Renumber new clusters so that as many clients as possible keep their old label.
-
-    `new` (N,), `old` (N,) and the result (N,) are in 0 to K-1. It uses the Hungarian method.
-
-    >>> import torch
-    >>> from umbel.method import match_labels
-    >>> match_labels(torch.tensor([1, 1, 0]), torch.tensor([0, 0, 1]), 2)
-    tensor([0, 0, 1])
-    """
-    from scipy.optimize import linear_sum_assignment
-
-    overlap = one_hot(new, num_clusters).T @ one_hot(old, num_clusters)
-    _, names = linear_sum_assignment(overlap.numpy(), maximize=True)
-    return torch.from_numpy(names).long()[new]
+    return torch.from_numpy(in_order_of_appearance(labels))

@@ -31,7 +31,7 @@ A sample may hold the same client again and again, and a standard error of zero.
 
 
 TIED = 1e-9
-"""Distances nearer than this, as a share of the larger, differ by rounding errors: they are equal."""
+"""Distances nearer than this share of the larger one differ by rounding errors: they are equal."""
 
 
 def by_bootstrap(gains: Crossed, whole: Spread, samples: int = MOST) -> Ends:

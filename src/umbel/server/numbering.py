@@ -1,0 +1,34 @@
+"""How clusters are numbered: what finds them leaves their order to chance, or to rounding."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+
+def in_order_of_appearance(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The same clusters named 0 to K-1 in order of their first clients."""
+    _, first, names = np.unique(labels, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[names]
+
+
+def match_labels(new: Tensor, old: Tensor, num_clusters: int) -> Tensor:
+    """Renumber new clusters so that as many clients as possible keep their old label.
+
+    `new` (N,), `old` (N,) and the result (N,) are in 0 to K-1. It uses the Hungarian method.
+
+    >>> import torch
+    >>> from umbel.method import match_labels
+    >>> match_labels(torch.tensor([1, 1, 0]), torch.tensor([0, 0, 1]), 2)
+    tensor([0, 0, 1])
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    overlap = one_hot(new, num_clusters).T @ one_hot(old, num_clusters)
+    _, names = linear_sum_assignment(overlap.numpy(), maximize=True)
+    return torch.from_numpy(names).long()[new]
