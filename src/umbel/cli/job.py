@@ -171,7 +171,7 @@ def shortened(text: str) -> str:
     """A text of at most about `LONGEST` bytes, without its middle if it is longer."""
     data, half = text.encode(errors="replace"), LONGEST // 2
     if len(data) <= LONGEST:
-        return text
+        return data.decode()
     return (data[:half] + b"\n...\n" + data[-half:]).decode(errors="ignore")
 
 

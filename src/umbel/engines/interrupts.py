@@ -28,10 +28,10 @@ class Held:
         self.blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())  # before this block
 
     def __enter__(self) -> Held:
+        self.waiting = True  # before any is replaced: an error here would leave the others replaced
         if _handles_signals():
             for number in self.handlers:
                 signal.signal(number, self._note)
-        self.waiting = True
         # A forked process must not hear them before it knows that it is one. For this process that
         # is not enough: another thread may take them, and the main thread calls the handlers.
         signal.pthread_sigmask(signal.SIG_BLOCK, self.handlers)
@@ -48,10 +48,10 @@ class Held:
 
     def put_back(self) -> None:
         """Give signals the handlers again that they had before."""
-        self.waiting = False
         if _handles_signals():
             for number, handler in self.handlers.items():
                 signal.signal(number, handler)
+        self.waiting = False
 
     def let_in(self) -> None:
         """Let the thread that forked, or the new process, hear signals again."""

@@ -89,11 +89,11 @@ def pushed(grid: Grid, messages: Sequence[Message], time_limit: float) -> list[s
 
     It takes none for a node just gone, and none at all if they are too large for it. If it fails
     for a moment, the same messages are pushed again: they have the same names, and so no node gets
-    one twice.
+    one twice. This ends at half of their lifetime: the SuperLink fails for messages that are older.
     """
     if not messages:
         return []
-    names = patiently(lambda: [*grid.push_messages(messages)], time_limit)
+    names = patiently(lambda: [*grid.push_messages(messages)], time_limit / 2)
     return [name or "" for name, _ in zip_longest(names[: len(messages)], messages)]
 
 

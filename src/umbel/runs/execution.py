@@ -234,6 +234,8 @@ def _finish(folder: RunFolder, run: Run, state: State, scores: ClientScores | No
     records = folder.records()
     last, record = len(records) - 1, records[-1]
     if scores is None:
+        if _all_were_silent(run, record):  # in an evaluation that does not count
+            record = replace(record, missing=())
         record, scores = run.closing(record, state, folder.experiment.rounds)
         if records[-1].loss is None:
             folder.replace_last(record)
@@ -243,15 +245,19 @@ def _finish(folder: RunFolder, run: Run, state: State, scores: ClientScores | No
     return scores
 
 
-def _check_answered(folder: RunFolder, run: Run, record: Record, scores: ClientScores) -> None:
-    """Raise `QuorumError` if no client elsewhere gave a usable reply to the last evaluation.
+def _all_were_silent(run: Run, record: Record) -> bool:
+    return are_elsewhere(run.clients) and len(record.missing) == run.divided.num_clients
 
-    Clients in this process would only give the same replies again.
+
+def _check_answered(folder: RunFolder, run: Run, record: Record, scores: ClientScores) -> None:
+    """Raise `QuorumError` if no client elsewhere answered the last evaluation.
+
+    Clients that refuse it, or that are in this process, would only do the same again.
     """
-    answered = scores.num_examples.any() or not run.divided.test.sizes.any()
-    if are_elsewhere(run.clients) and not answered:
+    judged = scores.num_examples.any() or not run.divided.test.sizes.any()
+    if _all_were_silent(run, record) and not judged:
         raise QuorumError(
-            f"round {record.round}: no client gave a usable reply to the last evaluation: "
+            f"round {record.round}: no client answered the last evaluation: "
             f"{absences(record.missing, record.refused)}; the trained models are saved, and "
             f"{way_on(folder.path)} asks again"
         )

@@ -403,7 +403,6 @@ def test_features_that_memory_can_not_hold_are_refused_before_they_are_made(
         ({"least_clients": 0}, "least_clients: 0 is not 1 or more"),
         ({"split": "time"}, "time: .* is not filled"),
         ({"split": "column"}, "split_column: None is not a column"),
-        ({"split_column": "a"}, "split_column: 'a' is not allowed without split"),
         ({"separator": ", "}, "separator: ', ' is not one ASCII character"),
         ({"separator": "§"}, "separator: '§' is not one ASCII character"),
         ({"numbers": ("a",), "texts": ("a",)}, "is not limited to one kind each"),

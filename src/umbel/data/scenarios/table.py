@@ -101,8 +101,6 @@ class Table(Scenario):
         check(said or bool(self.time), "time", self.time, 'filled, as split = "time" needs')
         by, column = self.split == "column", self.split_column
         check(not by or column is not None, "split_column", column, "a column, as this split needs")
-        expected = 'allowed without split = "column"; leave_out names columns not to use'
-        check(by or column is None, "split_column", column, expected)
         kinds = (*self.numbers, *self.categories, *self.dates, *self.texts)
         check(self.target != self.client, "target", self.target, "another column than client")
         told = sorted({self.target, self.client or self.target} & {*self.columns})
@@ -146,7 +144,8 @@ class Table(Scenario):
 
     def _wanted(self, file: Path, header: Sequence[str]) -> Sequence[str]:
         """The columns to read."""
-        for name in (*self._kinds, *self.leave_out, *self.time, self.target):
+        split = [self.split_column] if self.split_column is not None else []
+        for name in (*self._kinds, *self.leave_out, *self.time, *split, self.target):
             if name not in header:
                 hint = nearest(name, header)
                 if name == self.target:
@@ -164,7 +163,7 @@ class Table(Scenario):
 
     def _features(self, header: Sequence[str]) -> tuple[str, ...]:
         """The columns to predict from, in the order of the table unless they are named."""
-        taken = {*self._used(), *self.leave_out, *self.time}
+        taken = {*self._used(), *self.leave_out, *self.time, self.split_column}
         return self.columns or tuple(name for name in header if name not in taken)
 
     def _usable(self, rows: TableRows, targets: Targets) -> NDArray[np.bool_]:
