@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from umbel.advice.examples import Floats
-from umbel.advice.gains import SURE
+from umbel.advice.gains import ROUNDING, SURE
 from umbel.advice.losses import example_losses
 from umbel.advice.trial import Standing
 from umbel.advice.verdict import Verdict
@@ -60,7 +60,7 @@ def fate_of(new: Floats, old: Floats, alone: Floats) -> Fate:
     if not len(new):
         return Fate(gain=nan, error=nan, over_alone=nan, examples=0)
     spread = (old - new).std(ddof=1) / np.sqrt(len(new)) if len(new) > 1 else nan
-    rounding = np.finfo(np.float32).eps * max(np.abs(old).mean(), np.abs(new).mean())
+    rounding = ROUNDING * max(np.abs(old).mean(), np.abs(new).mean())
     return Fate(
         gain=float((old - new).mean()),
         error=float(np.maximum(spread, rounding)),

@@ -249,8 +249,8 @@ def agglomerate(
 
     The hierarchy is cut at a number of clusters or at a distance: give exactly one of the two.
     Clusters are numbered in order of their first rows. A single row is one cluster. "ward" is for
-    Euclidean distances. Raises `UsageError` if both or
-    none are given, and for more clusters than rows.
+    Euclidean distances. Raises `UsageError` if both or none are given, and for more clusters than
+    rows.
     """
     from sklearn.cluster import AgglomerativeClustering
 
