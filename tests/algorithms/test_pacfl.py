@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 import torch
@@ -186,6 +187,33 @@ def test_directions_shared_for_want_of_room_are_reported_and_rounding_makes_no_c
     assert all(labels == found[0] for labels in found)
     said = "num_vectors: subspaces of 3 and 3 dimensions share a direction in inputs of 5 values"
     assert said in caplog.text
+
+
+@pytest.mark.parametrize("angle", ["smallest", "sum"])
+def test_subspaces_that_are_the_whole_space_of_inputs_are_reported(
+    angle: Literal["smallest", "sum"], caplog: pytest.LogCaptureFixture
+) -> None:
+    algorithm = PACFL(num_clusters=2, angle=angle)
+    flow = algorithm.round(start(8, algorithm), replace(at([0], 8, 0), input_shape=(2,)))
+    next(flow)
+    vectors = torch.randn(8, 2, 2, generator=torch.manual_seed(0), dtype=torch.double)
+    flow.send(Replies(torch.arange(8), {"vectors": vectors}))
+    answered(flow, [0], update=[[0.0]], num_examples=[1])
+    said = "num_vectors: subspaces of 2 dimensions hold all inputs of 2 values"
+    assert said in caplog.text
+    assert len(caplog.records) == 1
+
+
+def test_sums_of_angles_of_subspaces_that_share_a_direction_are_not_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    algorithm = PACFL(num_clusters=2, angle="sum")
+    flow = algorithm.round(start(8, algorithm), replace(at([0], 8, 0), input_shape=(4,)))
+    next(flow)
+    vectors = torch.randn(8, 4, 3, generator=torch.manual_seed(0), dtype=torch.double)
+    flow.send(Replies(torch.arange(8), {"vectors": vectors}))
+    answered(flow, [0], update=[[0.0]], num_examples=[1])
+    assert not caplog.text
 
 
 def test_subspaces_with_room_are_not_reported(caplog: pytest.LogCaptureFixture) -> None:

@@ -40,6 +40,12 @@ SHARED = (
 )
 
 
+WHOLE = (
+    "num_vectors: subspaces of %d dimensions hold all inputs of %d values, and all angles between "
+    "them are 0, whatever the data: give fewer vectors, or, if there is one value, another method"
+)
+
+
 @dataclass(frozen=True)
 class PACFLState(State):
     placed: Tensor  # (M,) bool: whether the client has sent its vectors
@@ -165,7 +171,11 @@ class PACFL(Algorithm[PACFLState]):
     def _warn_if_shared(self, bases: Tensor) -> None:
         """Warn if subspaces (N, D, Q) share directions only because their dimensions are large."""
         size, ranks = bases.shape[1], (bases != 0).any(1).sum(1).sort(descending=True).values
-        if self.angle == "smallest" and len(bases) > 1 and int(ranks[:2].sum()) > size:
+        if len(bases) < 2:
+            return
+        if int(ranks[1]) == size:
+            log.warning(WHOLE, size, size)
+        elif self.angle == "smallest" and int(ranks[:2].sum()) > size:
             log.warning(SHARED, int(ranks[0]), int(ranks[1]), size)
 
     def _to_clusters(self, state: PACFLState, bases: Tensor) -> Tensor:
