@@ -187,6 +187,7 @@ WORDS = ["Bern", "Rome", "Bern", "Rome"]
             "client Ava: x, column 'a': 'uint64 beyond 2^63 - 1' is not a type of numbers",
         ),
         ([[2**70]] * 4, "client Ava: x: 'whole numbers beyond 2^63 - 1' is not a type of numbers"),
+        ([[10**400, 0.5]] * 4, "client Ava: x: a number is beyond double precision"),
         ({"a": 1}, "client Ava: x: 'dict' is not a type of numbers"),
         (None, "client Ava: x: 'NoneType' is not a type of numbers"),
         ({SECRET}, "client Ava: x: 'set' is not a type of numbers"),

@@ -56,6 +56,7 @@ def test_results_whose_folders_are_gone_say_so(runs: Path) -> None:
     found = umbel.results(runs)
     shutil.rmtree(runs)
     assert repr(found) == "Results: 3 runs, which can't all be read"
+    assert "which can&#x27;t all be read" in found._repr_html_()
 
 
 def test_records_of_one_run_are_held_at_a_time(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,10 @@ def numbers_of(array: NDArray[Any], what: str, advice: str) -> NDArray[Any]:
     whole = array.size and all(isinstance(entry, Integral | np.bool_) for entry in array.flat)
     if whole and not all(-LARGEST <= entry <= LARGEST for entry in array.flat):
         refuse(what, "whole numbers beyond 2^63 - 1", "")
-    return array.astype(np.int64 if whole else np.float64)
+    try:
+        return array.astype(np.int64 if whole else np.float64)
+    except OverflowError:
+        raise UsageError(f"{what}: a number is beyond double precision") from None
 
 
 def check_gaps(values: object, what: str) -> None:

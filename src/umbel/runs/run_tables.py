@@ -91,8 +91,12 @@ class Results:
         return f"Results: {', '.join(sizes)}"
 
     def _repr_html_(self) -> str:
-        rows = [[str(row[name]) for name in self.columns] for row in self.rows]
-        return cut(self.columns, rows, repr(self), "runs")._repr_html_()
+        try:
+            columns, values = self.columns, self.rows
+        except (UsageError, OSError, ValueError):
+            columns, values = (), ()
+        rows = [[str(row[name]) for name in columns] for row in values]
+        return cut(columns, rows, repr(self), "runs")._repr_html_()
 
     def __len__(self) -> int:
         return len(self.runs)
