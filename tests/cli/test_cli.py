@@ -133,6 +133,8 @@ def test_names_and_files_that_are_not_there_are_refused(umbel: Shell) -> None:
     for name in ("flacc-digits", "both/fedavg.toml"):
         one = f"folder: '{name}' is one experiment: `umbel run {name}` runs it"
         assert one in umbel.refused("compare", name)
+    (umbel.folder / "few.csv").write_text("client,x,y\n")
+    assert "'few.csv' is a file, and not of an experiment" in umbel.refused("compare", "few.csv")
     (umbel.folder / "ifca-digits").mkdir()  # a folder comes before an experiment of its name
     assert "'ifca-digits' holds no experiment" in umbel.refused("compare", "ifca-digits")
     assert "'gone' is not the folder of a run" in umbel.refused("resume", "gone")

@@ -94,6 +94,14 @@ def test_yes_and_no_are_two_classes() -> None:
         assert federation.num_classes == 2
 
 
+def test_yes_and_no_of_arrow_are_taken_as_those_of_pandas() -> None:
+    pytest.importorskip("pyarrow", reason="the extra umbel[data] is not installed")
+    positive = pd.Series(Y > 0, dtype="bool[pyarrow]")
+    federation = built(positive.to_frame("positive"), positive)
+    assert federation.train.x.tolist() == [[0], [1], [1], [0]]
+    assert federation.train.y.tolist() == [0, 1, 1, 0]
+
+
 def test_columns_of_whole_numbers_and_of_yes_and_no_are_inputs_as_others() -> None:
     x = pd.DataFrame({"count": [1, 2, 3, 4], "smokes": [True, False, True, False]})
     assert built(x).train.x.tolist() == [[1, 1], [2, 0], [3, 1], [4, 0]]

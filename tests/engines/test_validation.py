@@ -107,7 +107,10 @@ def test_no_answer_at_all_gives_empty_columns() -> None:
         ),
         ({"update": torch.tensor([0, 1, math.inf, 0])}, "update: inf is not within"),
         ({"update": torch.tensor([0, 1, -1e30, 0])}, "update: -1e+30 is not within"),
-        ({"losses": torch.tensor([0, math.nan, 0]).double()}, "losses: nan is not within"),
+        (
+            {"losses": torch.tensor([0, math.nan, 0]).double()},
+            "losses: nan is not within -1e+12 to 1e+12: it stands for",
+        ),
         ({"chosen": torch.tensor(3)}, "chosen: 3 is not within 0 to 2"),
         ({"chosen": torch.tensor(-1)}, "chosen: -1 is not within 0 to 2"),
         ({"num_examples": torch.tensor(0)}, "num_examples: 0 is not within 1 to 1e+09"),

@@ -90,7 +90,9 @@ def _column(series: Any, what: str, advice: str) -> NDArray[Any]:
     kind = series.dtype
     if str(kind) == "object":
         return numbers_of(np.asarray(series, dtype=object), what, advice)
-    if str(kind) == "category" or not types.is_numeric_dtype(kind):  # bools are numeric, too
+    # pandas counts its own bools as numeric, but not those of Arrow.
+    numeric = types.is_numeric_dtype(kind) or types.is_bool_dtype(kind)
+    if str(kind) == "category" or not numeric:
         refuse(what, str(kind), advice)
     gaps = np.asarray(series.isna(), dtype=bool)
     if gaps.any():

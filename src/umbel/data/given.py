@@ -34,7 +34,7 @@ def listed(
     check(len(names) == len(entries), "names", said, f"a name for each of {len(entries)} clients")
     for name in names:
         fine = is_plain(name) and bool(name.strip())
-        check(fine, "names", name, "a name without control characters")
+        check(fine, "names", name, "a name without control characters that is not blank")
     _check_different(names)
     return entries, names
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import isnan
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from umbel.checks import UsageError, check
 from umbel.client.batches import Shard
 from umbel.client.net import Net
 from umbel.client.work import Promise, Work
+from umbel.client.work.loss_bounds import MAX_LOSS
 from umbel.flow import Replies, Request
 from umbel.settings import Settings
 
@@ -129,6 +131,9 @@ def rounding(dtype: torch.dtype) -> float:
 DIVERGED = ": training diverged there, or the reply is faulty"
 """End of the reason if a client's numbers are not finite or far too large."""
 
+TOO_LARGE = ": it stands for losses of all models that are larger, or no numbers"
+"""End of the reason if no model fits a client's examples at all, as if its units were others."""
+
 
 def bad_values(request: Request, replies: Replies, limits: Limits) -> dict[int, str]:
     """Clients that sent an unusable number, with the reason."""
@@ -154,6 +159,8 @@ def bad_values(request: Request, replies: Replies, limits: Limits) -> dict[int, 
             fault = f"{name}: {value:.3g} is not within {low:.3g} to {high:.3g}"
             if promise.low is None and column.is_floating_point():
                 fault += DIVERGED
+            elif promise.high == MAX_LOSS and isnan(value):
+                fault += TOO_LARGE
             faults.setdefault(int(replies.clients[n]), fault)
         if promise.total is not None:
             sums = values.double().sum(1)

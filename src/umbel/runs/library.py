@@ -46,6 +46,9 @@ def find_comparison(name: str) -> Path:
     folder = Path(name)
     if not folder.is_dir() or not experiments_in(folder):  # a folder of runs may have its name
         folder = known.get(name, folder)
+    if folder.is_file() and folder.suffix != ".toml":
+        how = "a comparison is of a folder of experiments; a table is the data of an experiment"
+        raise UsageError(f"folder: {name!r} is a file, and not of an experiment: {how}")
     if folder.is_file() or (name in shipped_experiments() and not folder.is_dir()):
         how = f"`{command('run', name)}` runs it; a comparison is of a folder of experiments"
         raise UsageError(f"folder: {name!r} is one experiment: {how}")

@@ -238,11 +238,13 @@ def test_whole_numbers_words_and_bools_are_classes_and_others_are_regression(
         delay=rng.normal(3, 40, ROWS),
         late=1_600_000_000.5 + np.arange(ROWS),
         many=np.arange(ROWS),
+        amount=[f"${number},000" for number in range(ROWS)],
     )
     scenario = fixed(tmp_path, table)
 
     def of(target: str, **settings: Any) -> umbel.Federation:
-        others = tuple({"grade", "flag", "delay", "late", "many", "outcome"} - {target})
+        made = {"grade", "flag", "delay", "late", "many", "amount", "outcome"}
+        others = tuple(made - {target})
         return build(replace(scenario, target=target, leave_out=others, **settings))
 
     grades = of("grade")
@@ -264,6 +266,9 @@ def test_whole_numbers_words_and_bools_are_classes_and_others_are_regression(
     torch.testing.assert_close(scaled.train.y, federated.train.y)
     with pytest.raises(UsageError, match=r'200 different whole numbers.* task = "regression"'):
         of("many")
+    with pytest.raises(UsageError, match="200 different texts in 200 rows"):
+        of("amount")
+    assert of("amount", task="classification").num_classes == ROWS
     with pytest.raises(UsageError, match="row 1, column 'delay': is not a whole number"):
         of("delay", task="classification")
     with pytest.raises(UsageError, match="'a column of texts' is not one of numbers"):
@@ -349,9 +354,10 @@ def test_clients_without_training_rows_or_without_a_name_are_refused(tmp_path: P
     with pytest.raises(UsageError, match="client east: has no training rows; least_rows = 1"):
         build(scenario)
     assert build(replace(scenario, least_rows=1)).names == ("north", "south", "west")
-    table.loc[4, "site"] = None
-    with pytest.raises(UsageError, match="row 5, column 'site': names no client"):
-        build(fixed(tmp_path, table))
+    for nobody in (None, "  "):
+        table.loc[4, "site"] = nobody
+        with pytest.raises(UsageError, match="row 5, column 'site': names no client"):
+            build(fixed(tmp_path, table))
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,9 @@ def clients_of(rows: TableRows, column: str | None, usable: NDArray[np.bool_]) -
     else:
         found = texts_of(rows, column)
         codes, names = found.codes, found.words
-        if (codes < 0).any():
-            raise UsageError(f"{rows.at(int((codes < 0).argmax()), column)}: names no client")
+        blank = np.array([*(not name.strip() for name in names), True])  # the last: no name
+        if blank[codes].any():
+            raise UsageError(f"{rows.at(int(blank[codes].argmax()), column)}: names no client")
     order = sorted(range(len(names)), key=names.__getitem__)
     kept = np.flatnonzero(usable)
     by_client = kept[np.argsort(codes[kept], kind="stable")]

@@ -51,6 +51,10 @@ def targets_of(rows: TableRows, name: str, task: Task, kind: Kind | None) -> Tar
     if isinstance(column, Words):
         fine = task != "regression"
         check(fine, what, "a column of texts", "one of numbers, as regression needs")
+        several = len(column.words) <= max(MOST_CLASSES, len(column.codes) // 2)
+        said = f"{len(column.words):,} different texts in {len(column.codes):,} rows"
+        expected = 'few enough to be classes: write numbers as numbers, or task = "classification"'
+        check(task != "auto" or several, what, said, expected)
         return _labels(column.codes, np.array(column.words))
     numbers, missing = column.values, np.isnan(column.values)
     whole = column.whole or bool((numbers[~missing] % 1 == 0).all())
