@@ -159,6 +159,30 @@ def test_a_lower_bound_is_judged_only_by_a_number_of_the_paper_that_contradicts_
     assert summary(wanted, ours) == f"0 of {judged} numbers within the spreads, 0 reversed"
 
 
+@pytest.mark.parametrize(
+    ("paper", "within", "verdict"),
+    [(77.5, None, ""), (400.0, None, ""), (10.0, False, "+67.50")],
+)
+def test_a_number_of_rounds_is_a_lower_bound_where_some_seed_never_gets_there(
+    paper: float, within: bool | None, verdict: str
+) -> None:
+    wanted = reproduction({"a": Published(paper)}, "pure_round")
+    (ours,) = compared(wanted, results({"a": (10.0, 100.0)}, "pure_round"), "pure_round")
+    assert ours.ours == "55.00 ± 45.00"
+    (ours,) = compared(wanted, results({"a": (55.0, None, None)}, "pure_round"), "pure_round")
+    assert ours.ours == "85.00 ± 21.21 or more"
+    (ours,) = compared(wanted, results({"a": (55.0, None)}, "pure_round"), "pure_round")
+    assert (ours.within, ours.verdict) == (within, verdict)
+
+
+def test_a_lower_bound_comes_first_only_in_what_is_known() -> None:
+    wanted = reproduction({"quick": Published(1.0), "slow": Published(50.0)}, "pure_round")
+    behind = results({"quick": (90.0, None), "slow": (20.0, 20.0)}, "pure_round")
+    assert list(reversals(wanted, behind, "pure_round")) == [Reversal("C = 8", "quick", "slow")]
+    before = results({"quick": (99.0,) * 3, "slow": (60.0, 60.0, None)}, "pure_round")
+    assert not list(reversals(wanted, before, "pure_round"))
+
+
 def test_a_row_that_never_gets_there_saves_nothing_that_can_be_said() -> None:
     wanted = reproduction({"method": Published(95.0), "base": Published(0.0)}, "saved_pure_round")
     ours = results({"method": (None, None), "base": (None, 100.0)}, "pure_round")

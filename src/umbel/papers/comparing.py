@@ -84,9 +84,15 @@ def compared(wanted: Reproduction, results: SavedResults, measure: str) -> list[
             if baseline is not None and ours is not baseline:
                 rows.append(_saved(ours, baseline, measure, published))
         elif measure in ours.values:
-            mean, std = ours.mean(measure), ours.std(measure)
-            rows.append(Compared(ours.row, ours.column, measure, mean, std, published))
+            rows.append(_measured(ours, measure, published))
     return rows
+
+
+def _measured(ours: CellResult, measure: str, published: Published | None) -> Compared:
+    """The mean over seeds: a lower bound if some seed never reached the goal."""
+    mean, std = ours.mean(measure), ours.std(measure)
+    at_least = mean is not None and None in ours.values[measure]
+    return Compared(ours.row, ours.column, measure, mean, std, published, at_least)
 
 
 def _saved(
@@ -118,7 +124,8 @@ def reversals(wanted: Reproduction, results: SavedResults, measure: str) -> Iter
     """Pairs of rows in another order than in the paper, where both orders are clear.
 
     Clearly: by more than the standard deviation of the difference, and than the last decimal that
-    is printed. What a single seed gives has no deviation; the paper's stands for it.
+    is printed. A lower bound is not clearly below another number. What a single seed gives has no
+    deviation; the paper's stands for it.
     """
     sign = -1 if named(measure).lower_is_better else 1
     rows = [
@@ -131,10 +138,12 @@ def reversals(wanted: Reproduction, results: SavedResults, measure: str) -> Iter
             continue
         ours, theirs = mean - other_mean, paper.mean - other_paper.mean
         spread = hypot(paper.std, other_paper.std)
-        known = one.std is not None and other.std is not None
-        own = hypot(one.std or 0.0, other.std or 0.0) if known else spread
+        several = one.std is not None and other.std is not None
+        own = hypot(one.std or 0.0, other.std or 0.0) if several else spread
         printed = 10.0 ** -named(measure).digits
-        clear = abs(theirs) > spread and abs(ours) > max(own, printed)
+        # How far a lower bound is from what lies above it is not known.
+        known = not (one if ours < 0 else other).at_least
+        clear = known and abs(theirs) > spread and abs(ours) > max(own, printed)
         if clear and theirs * ours < 0:
             better, worse = (one, other) if theirs * sign > 0 else (other, one)
             yield Reversal(one.column, better.row, worse.row)

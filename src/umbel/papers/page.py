@@ -30,8 +30,9 @@ long a kept one took.
 
 Each cell gives our mean and population standard deviation over seeds, and below it *the paper's*.
 **✓**: the two lie within their spreads of each other, to half of the last decimal; otherwise the
-difference. "Or more" is a lower bound, because the baseline did not reach the goal in every seed.
-It has no mark, and a difference only if the paper's number is below it by more than the spreads.
+difference. "Or more" is a lower bound: in some seed the goal was not reached, which counts with all
+rounds; for rounds saved, the baseline did not reach it. It has no mark, and a difference only if
+the paper's number is below it by more than the spreads.
 "About" is what the paper says in words, or shows in a figure. A *reduced* result is of a smaller
 problem, so that only the order of its rows is to be compared with the paper's. Two rows are
 *reversed* if they come in another order than in the paper, by more than the standard deviation of
