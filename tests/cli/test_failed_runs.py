@@ -114,6 +114,20 @@ def test_a_cell_of_a_table_that_diverges_stops_no_other(
     assert [done.row for done in saved.cells] == ["tame"]
 
 
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.long)])
+def test_a_folder_with_another_experiment_stops_no_other_cell(
+    jobs: int, tmp_path: Path, sources: Sources
+) -> None:
+    other, tame = cell("other", 0.1), cell("tame", 0.1)
+    for _ in execute(RunFolder.begin(tmp_path, cell("other", 0.2).experiment), sources):
+        pass
+    said = Findings("digits", "Somebody", "Something", "A setting.")
+    wanted = Reproduction(said, lambda _: [other, tame], ("accuracy",), ())
+    assert make_all(wanted, "smoke", (0,), tmp_path, sources, jobs) == []
+    saved = results(wanted, "smoke", (0,), tmp_path, "umbel reproduce digits")
+    assert [done.row for done in saved.cells] == ["tame"]
+
+
 def test_a_refusal_leaves_alone_what_another_process_has_begun(tmp_path: Path) -> None:
     experiment = cell("tame", 0.1).experiment
     here, there = (RunFolder.create(tmp_path / name, experiment) for name in ("here", "there"))

@@ -36,7 +36,8 @@ def reproduction(published: dict[str, Published], measure: str = "accuracy") -> 
 def results(values: dict[str, tuple[float | None, ...]], measure: str = "accuracy") -> SavedResults:
     cells = tuple(CellResult(row, "C = 8", 100, {measure: v}, {}) for row, v in values.items())
     made = Made("umbel reproduce any", {"umbel": "0", "torch": "0"}, "a machine", 60.0)
-    return SavedResults("any", "full", (0, 1), made, cells)
+    seeds = tuple(range(max(map(len, values.values()), default=2)))
+    return SavedResults("any", "full", seeds, made, cells)
 
 
 def test_a_number_is_within_where_the_two_spreads_touch() -> None:
@@ -55,6 +56,16 @@ def test_what_the_paper_rounds_off_is_not_held_against_us() -> None:
     wanted = reproduction({"a": Published(90.0)})
     assert compared(wanted, results({"a": (90.04, 90.04)}), "accuracy")[0].within
     assert not compared(wanted, results({"a": (90.06, 90.06)}), "accuracy")[0].within
+
+
+def test_a_number_of_seeds_that_is_not_the_table_s_is_told() -> None:
+    wanted = reproduction({"one": Published(90.0), "two": Published(90.0)})
+    ours = results({"one": (91.0,), "two": (91.0, 92.0)})
+    assert [cell.ours for cell in compared(wanted, ours, "accuracy")] == [
+        "91.0 (1 seed)",
+        "91.5 ± 0.5",
+    ]
+    assert ours.seeds_told == "1 to 2 seeds"
 
 
 def test_an_order_is_reversed_only_where_both_sides_are_clear() -> None:

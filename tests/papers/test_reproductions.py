@@ -155,6 +155,27 @@ def test_a_part_of_a_table_is_made_and_kept_beside_what_was_made_before(umbel: S
     assert "only: 'fig' is not a row or column of cflgp-fig1" in umbel.refused(*part, "fig")
 
 
+def test_what_is_not_asked_for_keeps_its_seeds_or_is_named(umbel: Shell) -> None:
+    first, *_, last = REPRODUCTIONS["cflgp-fig1"].cells("smoke")
+
+    def make(row: str, seeds: int) -> tuple[str, str]:
+        words = ("reproduce", "cflgp-fig1", "--size", "smoke", "--only", first.column)
+        return umbel(*words, "--seeds", str(seeds), "--only", row)
+
+    make(first.row, 1)
+    printed, errors = make(last.row, 2)
+    assert "(1 seed)" in printed
+    assert errors.count("left out") == 0
+    place = umbel.folder / "runs" / "reproduce-smoke"
+    saved = SavedResults.read(place / "cflgp-fig1-smoke.json")
+    assert {(cell.row, cell.num_seeds) for cell in saved.cells} == {(first.row, 1), (last.row, 2)}
+    name, rounds = first.experiment.name, first.experiment.rounds
+    umbel("resume", str(place / f"{name}-seed0"), "--rounds", str(rounds + 1))
+    _, errors = make(last.row, 2)
+    assert f"left out: {name} seed 0: " in errors
+    assert f"holds another experiment (rounds is {rounds + 1}, not {rounds})" in errors
+
+
 def test_a_run_that_was_ended_early_is_named_after_the_table(umbel: Shell) -> None:
     words = ("reproduce", "cflgp-fig1", "--size", "smoke", "--seeds", "1")
     first = REPRODUCTIONS["cflgp-fig1"].cells("smoke")[0].experiment.with_seed(0)

@@ -18,7 +18,7 @@ from umbel.networks import MLP
 from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size
 from umbel.papers.findings import Findings
 from umbel.papers.page import tables
-from umbel.papers.runner import ended_early, pieces, results
+from umbel.papers.runner import left_out, pieces, results
 from umbel.runs.execution import execute
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
@@ -115,8 +115,12 @@ def test_another_experiment_of_that_name_is_not_taken_for_it(
 ) -> None:
     do(BOTH, tmp_path, sources)
     longer = reproduction([Cell("FLACC", "digits", experiment("flacc", rounds=3))])
-    with pytest.raises(UsageError, match="holds another experiment"):
-        do(longer, tmp_path, sources)
+    assert do(longer, tmp_path, sources) == []
+    assert list(left_out(longer, "smoke", (0, 1), tmp_path)) == [
+        f"flacc seed {seed}: {tmp_path / f'flacc-seed{seed}'}: holds another experiment "
+        "(rounds is 2, not 3); choose another --runs-dir"
+        for seed in (0, 1)
+    ]
 
 
 def test_what_was_stopped_goes_on(tmp_path: Path, sources: Sources) -> None:
@@ -148,6 +152,40 @@ def test_results_are_of_the_cells_whose_runs_are_finished(tmp_path: Path, source
     assert len(whole.cells) == 3
     assert whole.cells[0] == saved.cells[0]
     assert whole.done_so_far == ""
+
+
+def test_cells_that_are_not_asked_for_keep_the_seeds_that_are_done(
+    tmp_path: Path, sources: Sources
+) -> None:
+    one, other = BOTH.only(["FLACC"], "smoke"), BOTH.only(["FedAvg"], "smoke")
+    do(one, tmp_path, sources)
+    do(other, tmp_path, sources)
+    for piece in pieces(other, "smoke", (2,), tmp_path, sources):
+        piece.go(lambda _: None)
+    before = results(BOTH, "smoke", (0, 1), tmp_path, "umbel reproduce digits")
+    saved = results(BOTH, "smoke", (0, 1, 2), tmp_path, "umbel reproduce digits", other)
+    assert [(cell.row, cell.num_seeds) for cell in saved.cells] == [
+        ("FLACC", 2),
+        ("FedAvg", 3),
+        ("FedAvg again", 3),
+    ]
+    assert saved.cells[0] == before.cells[0]
+    spent = [record.seconds for run in tmp_path.iterdir() for record in RunFolder(run).records()]
+    assert saved.made.seconds == pytest.approx(sum(spent), abs=0.06)
+    fewer = results(BOTH, "smoke", (0,), tmp_path, "umbel reproduce digits", one)
+    assert [cell.num_seeds for cell in fewer.cells] == [1, 3, 3]
+
+
+def test_a_run_that_was_resumed_to_more_rounds_stops_no_other(
+    tmp_path: Path, sources: Sources
+) -> None:
+    do(BOTH.only(["FLACC"], "smoke"), tmp_path, sources)
+    resume(tmp_path / "flacc-seed0", rounds=3)
+    assert do(BOTH, tmp_path, sources) == ["fedavg seed 0", "fedavg seed 1"]
+    (said,) = left_out(BOTH, "smoke", (0, 1), tmp_path)
+    assert "flacc-seed0: holds another experiment (rounds is 3, not 2)" in said
+    saved = results(BOTH, "smoke", (0, 1), tmp_path, "umbel reproduce digits")
+    assert [cell.row for cell in saved.cells] == ["FedAvg", "FedAvg again"]
 
 
 def test_another_experiment_of_the_name_of_a_cell_is_no_result_of_it(
@@ -212,11 +250,11 @@ def test_a_run_that_was_ended_early_is_no_result_and_is_named(
     do(BOTH, tmp_path, sources)
     saved = results(BOTH, "smoke", (0, 1), tmp_path, "umbel reproduce digits")
     assert [cell.row for cell in saved.cells] == ["FedAvg", "FedAvg again"]
-    (said,) = ended_early(BOTH, "smoke", (0, 1), tmp_path)
+    (said,) = left_out(BOTH, "smoke", (0, 1), tmp_path)
     assert said == (
         "flacc seed 1: stopped after 1 of 2 rounds: it was finished by hand; go on with "
         f"`umbel resume {tmp_path / 'flacc-seed1'} --rounds 2`"
     )
     resume(tmp_path / "flacc-seed1", rounds=2)
     assert len(results(BOTH, "smoke", (0, 1), tmp_path, "umbel reproduce digits").cells) == 3
-    assert list(ended_early(BOTH, "smoke", (0, 1), tmp_path)) == []
+    assert list(left_out(BOTH, "smoke", (0, 1), tmp_path)) == []

@@ -58,15 +58,17 @@ def reproduce(
 
     `umbel list papers` shows the names. Runs that are done are not done again: what was stopped
     goes on by the same command. With --jobs several are made at once. What is printed and kept has
-    every result that is there, those of other rows and columns than --only names, too. A run that
-    diverges, or gets too few usable replies, stops no other; the status is then 1, as it is if a
-    run was ended before its last round.
+    every result that is there: those of other rows and columns than --only names, too, with as
+    many seeds as are done. A run that diverges, or gets too few usable replies, stops no other; the
+    status is then 1, as it is if a run was ended before its last round, or if its folder holds
+    another experiment.
     """
     from umbel.cli.advancing import end_if, interruptible, no_empty_folders
+    from umbel.cli.printing import say
     from umbel.cli.reproducing import make_all
     from umbel.data.files import check_folder, check_place
     from umbel.data.sources import Sources
-    from umbel.papers.runner import ended_early, results
+    from umbel.papers.runner import left_out, results
     from umbel.runs.durable import writing_to
 
     wanted = _find(name).in_precision(precision)
@@ -85,10 +87,14 @@ def reproduce(
         failed = make_all(part, size, range(count), place, Sources.default(data_dir), jobs)
     command = f"umbel reproduce {name} --size {size}" + half * f" --precision {precision}"
     command += f" --seeds {seeds}" if seeds else ""
-    saved = results(wanted, size, range(count), place, command)
+    saved = results(wanted, size, range(count), place, command, part)
     if saved.cells:
         _show_and_keep(wanted, saved, file)
-    end_if([*failed, *ended_early(part, size, range(count), place)])
+    absent = list(left_out(part, size, range(count), place))
+    for why in left_out(wanted, size, range(count), place):
+        if why not in absent:  # of rows or columns that are not asked for
+            say(f"left out: {why}", err=True)
+    end_if([*failed, *absent])
 
 
 def _show_and_keep(wanted: Reproduction, saved: SavedResults, file: Path) -> None:

@@ -15,7 +15,7 @@ from umbel.cli.printing import say
 from umbel.cli.screen import OwnScreen, Screen
 from umbel.data.sources import Sources
 from umbel.papers.base import Reproduction, Size
-from umbel.papers.runner import Piece, distinct_experiments, pieces
+from umbel.papers.runner import Piece, distinct_experiments, pieces, taken
 from umbel.runs.config import plain, structured
 from umbel.runs.execution import execute, execute_together
 from umbel.runs.experiment import Experiment
@@ -87,13 +87,13 @@ def _in_use(folder: RunFolder) -> bool:
 
 
 def _left(experiment: Experiment, seeds: Sequence[int], runs_dir: Path) -> list[int]:
-    """Those seeds whose runs are not finished."""
+    """Those seeds whose runs are not finished, and whose folders hold no other experiment."""
     all_of_them = [experiment.with_seed(seed) for seed in seeds]
-    left = [seeded for seeded in all_of_them if not RunFolder.of(runs_dir, seeded).finished]
-    for seeded in all_of_them:
-        if seeded not in left:
-            RunFolder.begin(runs_dir, seeded)  # refuses what was another experiment
-    return [seeded.seed for seeded in left]
+    return [
+        seeded.seed
+        for seeded in all_of_them
+        if not (RunFolder.of(runs_dir, seeded).finished or taken(runs_dir, seeded))
+    ]
 
 
 def _groups(seeds: Sequence[int], together: bool) -> list[tuple[int, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import hypot
 
@@ -11,7 +11,7 @@ from umbel.papers.base import Reproduction
 from umbel.papers.measures import named
 from umbel.papers.published import Published
 from umbel.papers.saved_results import CellResult, SavedResults
-from umbel.summary import joined_by_and
+from umbel.summary import counted, joined_by_and
 
 SAVED = "saved_"
 """Prefix of measures of the percentage of rounds that a row saves against the baseline."""
@@ -28,6 +28,7 @@ class Compared:
     std: float | None
     published: Published | None
     at_least: bool = False  # whether the mean is a lower bound
+    seeds: int | None = None  # how many, if it is not the table's number
 
     @property
     def difference(self) -> float | None:
@@ -54,12 +55,13 @@ class Compared:
 
     @property
     def ours(self) -> str:
-        """Mean and standard deviation; a dash if that is not known."""
+        """Mean, standard deviation and seeds if others; a dash if the mean is not known."""
         if self.mean is None:
             return "-"
         places = named(self.measure).digits
         spread = "" if self.std is None else f" ± {self.std:.{places}f}"
-        return f"{self.mean:.{places}f}{spread}" + " or more" * self.at_least
+        seeds = "" if self.seeds is None else f" ({counted(self.seeds, 'seed')})"
+        return f"{self.mean:.{places}f}{spread}{' or more' * self.at_least}{seeds}"
 
     @property
     def verdict(self) -> str:
@@ -85,7 +87,9 @@ def compared(wanted: Reproduction, results: SavedResults, measure: str) -> list[
                 rows.append(_saved(ours, baseline, measure, published))
         elif measure in ours.values:
             rows.append(_measured(ours, measure, published))
-    return rows
+    usual = len(results.seeds)
+    seeds = {place: cell.num_seeds for place, cell in places.items() if cell.num_seeds != usual}
+    return [replace(row, seeds=seeds.get((row.row, row.column))) for row in rows]
 
 
 def _measured(ours: CellResult, measure: str, published: Published | None) -> Compared:

@@ -90,8 +90,7 @@ def _contents() -> Iterator[str]:
 
 
 def _kept_size(results: SavedResults) -> str:
-    seeds = counted(len(results.seeds), "seed")
-    return ", ".join(filter(None, [results.size, results.done_so_far, seeds]))
+    return ", ".join(filter(None, [results.size, results.done_so_far, results.seeds_told]))
 
 
 def _part(results: SavedResults) -> str:
@@ -126,7 +125,7 @@ def _result(wanted: Reproduction, results: SavedResults) -> Iterator[str]:
     if results.size == "reduced" and wanted.said.reduced:
         yield f"*Reduced.* {wanted.said.reduced}\n"
     yield (
-        f"`{made.command}`: {counted(len(results.seeds), 'seed')}, {duration(made.seconds)} on "
+        f"`{made.command}`: {results.seeds_told}, {duration(made.seconds)} on "
         f"{made.hardware}; umbel {made.versions['umbel']}, PyTorch {made.versions['torch']}.\n"
     )
     if results.missing:

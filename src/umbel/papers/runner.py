@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import count, groupby, takewhile
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size, SpectrumPlot
 from umbel.papers.comparing import SAVED
 from umbel.papers.measures import measured, series
 from umbel.papers.saved_results import CellResult, SavedResults, curve, made_here
+from umbel.runs.another import check_same
 from umbel.runs.execution import advance, execute_together, load
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
@@ -44,8 +45,8 @@ def pieces(
     """The runs that are left to do.
 
     Cells of one scenario are done together, so that its federation is built once a seed. Cells may
-    share an experiment, which is then done once. Raises `UsageError` where a folder of that name
-    holds another experiment.
+    share an experiment, which is then done once. Runs whose folder holds another experiment are
+    not made: `left_out` names them.
     """
     distinct = distinct_experiments(wanted, size)
     for _, group in groupby(distinct, key=lambda experiment: experiment.scenario):
@@ -67,8 +68,7 @@ def distinct_experiments(wanted: Reproduction, size: Size) -> list[Experiment]:
 def _side_by_side(
     experiment: Experiment, seeds: Sequence[int], runs_dir: Path, sources: Sources
 ) -> Iterator[Piece]:
-    folders = [RunFolder.begin(runs_dir, experiment.with_seed(seed)) for seed in seeds]
-    left = [folder for folder in folders if not folder.finished]
+    left = _unfinished([experiment.with_seed(seed) for seed in seeds], runs_dir)
     if len(left) > 1:
         title = f"{experiment.name}, {len(left)} seeds"
 
@@ -82,8 +82,7 @@ def _side_by_side(
 def _one_by_one(
     experiments: Sequence[Experiment], seed: int, runs_dir: Path, sources: Sources
 ) -> Iterator[Piece]:
-    folders = [RunFolder.begin(runs_dir, experiment.with_seed(seed)) for experiment in experiments]
-    left = [folder for folder in folders if not folder.finished]
+    left = _unfinished([experiment.with_seed(seed) for experiment in experiments], runs_dir)
     if not left:
         return
     scenario: Scenario = experiments[0].scenario
@@ -101,52 +100,91 @@ def _one_by_one(
         yield Piece(title, folder.experiment.rounds, partial(go_on, folder))
 
 
-def results(
-    wanted: Reproduction, size: Size, seeds: Sequence[int], runs_dir: Path, command: str
-) -> SavedResults:
-    """The results of the cells of a reproduction whose runs are finished under all seeds."""
-    every = wanted.cells(size)
-    cells = [cell for cell in every if _finished(cell.experiment, seeds, runs_dir)]
-    done = tuple(_result(wanted, cell, seeds, runs_dir) for cell in cells)
-    distinct = {cell.experiment.name: cell.experiment for cell in cells}.values()
-    folders = [RunFolder.of(runs_dir, e.with_seed(seed)) for e in distinct for seed in seeds]
-    spent = sum(record.seconds for folder in folders for record in folder.records())
-    part = len(every) if len(done) < len(every) else None
-    return SavedResults(wanted.name, size, tuple(seeds), made_here(command, spent), done, part)
+def _unfinished(experiments: Sequence[Experiment], runs_dir: Path) -> list[RunFolder]:
+    usable = [each for each in experiments if not taken(runs_dir, each)]
+    folders = [RunFolder.begin(runs_dir, each) for each in usable]
+    return [folder for folder in folders if not folder.finished]
 
 
-def _finished(experiment: Experiment, seeds: Sequence[int], runs_dir: Path) -> bool:
-    """Whether its runs have all rounds under all seeds, and are no other experiment's."""
-    seeded = [experiment.with_seed(seed) for seed in seeds]
-    folders = [RunFolder.of(runs_dir, each) for each in seeded]
-    if not all(folder.finished for folder in folders):
-        return False
+def taken(runs_dir: Path, experiment: Experiment) -> str:
+    """Why the folder of this name can't hold the run: it has another's. Empty if it can."""
+    folder = RunFolder.of(runs_dir, experiment)
     try:
-        for each in seeded:
-            RunFolder.begin(runs_dir, each)
-    except UsageError:
+        if folder.begun:
+            check_same(folder.path, folder.experiment, experiment)
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+def results(
+    wanted: Reproduction,
+    size: Size,
+    seeds: Sequence[int],
+    runs_dir: Path,
+    command: str,
+    part: Reproduction | None = None,
+) -> SavedResults:
+    """The results of the cells of a reproduction whose runs are finished.
+
+    Cells of the part that is made, by default all, need finished runs under all these seeds. The
+    others keep the results of as many seeds as are finished.
+    """
+    every = wanted.cells(size)
+    asked = {cell.experiment.name for cell in (part or wanted).cells(size)}
+    runs = {
+        each.name: _finished_runs(each, runs_dir, seeds if each.name in asked else None)
+        for each in distinct_experiments(wanted, size)
+    }
+    cells = [cell for cell in every if runs[cell.experiment.name]]
+    done = tuple(_result(wanted, cell, runs[cell.experiment.name]) for cell in cells)
+    folders = [folder for group in runs.values() for folder in group]
+    spent = sum(record.seconds for folder in folders for record in folder.records())
+    missing = len(every) if len(done) < len(every) else None
+    return SavedResults(wanted.name, size, tuple(seeds), made_here(command, spent), done, missing)
+
+
+def _finished_runs(
+    experiment: Experiment, runs_dir: Path, asked: Sequence[int] | None
+) -> list[RunFolder]:
+    """Its finished runs: all that are asked for, or none. If none are, those of the first seeds."""
+    seeds = count() if asked is None else asked
+    seeded = (experiment.with_seed(seed) for seed in seeds)
+    done = list(takewhile(lambda each: _finished(each, runs_dir), seeded))
+    whole = asked is None or len(done) == len(asked)
+    return [RunFolder.of(runs_dir, each) for each in done] if whole else []
+
+
+def _finished(experiment: Experiment, runs_dir: Path) -> bool:
+    """Whether its run has all rounds, and its folder no other experiment's."""
+    folder = RunFolder.of(runs_dir, experiment)
+    if not folder.finished or taken(runs_dir, experiment):
         return False
-    return all(len(folder.records()) == experiment.rounds for folder in folders)
+    return len(folder.records()) == experiment.rounds
 
 
-def ended_early(
+def left_out(
     wanted: Reproduction, size: Size, seeds: Sequence[int], runs_dir: Path
 ) -> Iterator[str]:
-    """The runs that were stopped, so that their cells have no result: a sentence for each."""
+    """Why runs can't be results: stopped early, or others in their folders; a sentence for each."""
     for experiment in distinct_experiments(wanted, size):
         for seed in seeds:
-            folder = RunFolder.of(runs_dir, experiment.with_seed(seed))
-            stop = folder.stop if folder.finished else None
-            if stop is not None and stop.rounds < experiment.rounds:
-                how = command("resume", folder.path, "--rounds", experiment.rounds)
-                yield (
-                    f"{experiment.name} seed {seed}: stopped after {stop.rounds} of "
-                    f"{counted(experiment.rounds, 'round')}: {stop.why}; go on with `{how}`"
-                )
+            seeded = experiment.with_seed(seed)
+            why = taken(runs_dir, seeded) or _stopped_early(RunFolder.of(runs_dir, seeded), seeded)
+            if why:
+                yield f"{experiment.name} seed {seed}: {why}"
 
 
-def _result(wanted: Reproduction, cell: Cell, seeds: Sequence[int], runs_dir: Path) -> CellResult:
-    folders = [RunFolder.of(runs_dir, cell.experiment.with_seed(seed)) for seed in seeds]
+def _stopped_early(folder: RunFolder, experiment: Experiment) -> str:
+    stop = folder.stop if folder.finished else None
+    if stop is None or stop.rounds >= experiment.rounds:
+        return ""
+    how = command("resume", folder.path, "--rounds", experiment.rounds)
+    planned = counted(experiment.rounds, "round")
+    return f"stopped after {stop.rounds} of {planned}: {stop.why}; go on with `{how}`"
+
+
+def _result(wanted: Reproduction, cell: Cell, folders: Sequence[RunFolder]) -> CellResult:
     records = [folder.records() for folder in folders]
     rounds = cell.experiment.rounds
     drawn = [plot.measure for plot in wanted.plots if isinstance(plot, RoundsPlot)]

@@ -44,6 +44,11 @@ class CellResult:
     courses: Mapping[str, Curve]  # by measure
     spectra: tuple[tuple[float, ...], ...] = ()  # singular values of each seed
 
+    @property
+    def num_seeds(self) -> int:
+        """The number of seeds that its values are of."""
+        return max(map(len, self.values.values()), default=0)
+
     def mean(self, measure: str) -> float | None:
         """The mean over seeds; None if some seed has no value.
 
@@ -80,7 +85,7 @@ class SavedResults:
 
     name: str
     size: Size
-    seeds: tuple[int, ...]
+    seeds: tuple[int, ...]  # of the last command; what it did not make may have others
     made: Made
     cells: tuple[CellResult, ...]
     every: int | None = None  # number of cells of the table, if some have no result yet
@@ -99,6 +104,13 @@ class SavedResults:
     def done_so_far(self) -> str:
         """Text with the number of results if some are missing; otherwise empty."""
         return f"{len(self.cells)} of {self.every}" if self.missing else ""
+
+    @property
+    def seeds_told(self) -> str:
+        """Text with the number of seeds, or its range if it differs between cells."""
+        numbers = [cell.num_seeds for cell in self.cells] or [len(self.seeds)]
+        fewest, most = min(numbers), max(numbers)
+        return counted(most, "seed") if fewest == most else f"{fewest} to {most} seeds"
 
     def write(self, file: Path) -> None:
         """The results in JSON, one line per cell."""
