@@ -19,11 +19,13 @@ from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size
 from umbel.papers.findings import Findings
 from umbel.papers.page import tables
 from umbel.papers.runner import left_out, pieces, results
+from umbel.runs.environment import environment
 from umbel.runs.execution import execute
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.records import Record
 from umbel.runs.saving import finish, resume
+from umbel.runs.seals import json_text
 
 SMALL = replace(ROTATED_DIGITS, clients=8, examples=(20,))
 LOCAL = LocalTraining(epochs=1)
@@ -99,6 +101,27 @@ def test_results_have_a_value_a_seed_and_the_courses_that_are_drawn(
     # FedAvg's runs are counted once, although two cells show them.
     spent = [record.seconds for run in tmp_path.iterdir() for record in RunFolder(run).records()]
     assert saved.made.seconds == pytest.approx(sum(spent), abs=0.06)
+
+
+def test_results_name_the_versions_and_threads_that_their_runs_had(
+    tmp_path: Path, sources: Sources
+) -> None:
+    do(BOTH, tmp_path, sources)
+    older = RunFolder(tmp_path / "fedavg-seed1")
+    (session,) = older.sessions.read()
+    session["versions"]["umbel"] = "0.0.9"
+    earlier = {"began": "2020-01-01T00:00:00+00:00", "threads": 999, "cuda": "A GPU"}
+    older.write("environment.json", json_text([session | earlier]))
+    made = results(BOTH, "smoke", (0, 1), tmp_path, "umbel reproduce digits").made
+    here = environment()
+    assert made.versions["umbel"] == f"0.0.9 and {here['versions']['umbel']}"
+    assert made.versions["torch"] == here["versions"]["torch"]
+    gpu = here["cuda"] or "no GPU"
+    assert made.hardware.endswith(f", 999 and {here['threads']} threads, A GPU and {gpu}")
+    for run in tmp_path.iterdir():
+        (run / "environment.json").unlink()
+    made = results(BOTH, "smoke", (0, 1), tmp_path, "umbel reproduce digits").made
+    assert made.versions == here["versions"]
 
 
 def test_side_by_side_is_the_same_as_one_after_another(tmp_path: Path, sources: Sources) -> None:

@@ -18,7 +18,7 @@ from umbel.data.sources import Sources
 from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size, SpectrumPlot
 from umbel.papers.comparing import SAVED
 from umbel.papers.measures import measured, series
-from umbel.papers.saved_results import CellResult, SavedResults, curve, made_here
+from umbel.papers.saved_results import CellResult, SavedResults, curve, made_in
 from umbel.runs.another import check_same
 from umbel.runs.execution import advance, execute_together, load
 from umbel.runs.experiment import Experiment
@@ -140,8 +140,9 @@ def results(
     done = tuple(_result(wanted, cell, runs[cell.experiment.name]) for cell in cells)
     folders = [folder for group in runs.values() for folder in group]
     spent = sum(record.seconds for folder in folders for record in folder.records())
+    made = made_in(command, spent, [s for folder in folders for s in folder.sessions.read()])
     missing = len(every) if len(done) < len(every) else None
-    return SavedResults(wanted.name, size, tuple(seeds), made_here(command, spent), done, missing)
+    return SavedResults(wanted.name, size, tuple(seeds), made, done, missing)
 
 
 def _finished_runs(

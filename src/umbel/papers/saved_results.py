@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from umbel.papers.base import Size
 from umbel.papers.findings import kept_files
 from umbel.papers.measures import named
 from umbel.runs.durable import write_text
 from umbel.runs.environment import environment
-from umbel.summary import counted
+from umbel.summary import counted, joined_by_and
 
 MOST_POINTS = 100
 """Largest number of rounds of a curve that are saved, without the last."""
@@ -73,8 +72,8 @@ class CellResult:
 class Made:
     """How results were made."""
 
-    command: str
-    versions: Mapping[str, str]
+    command: str  # the last one
+    versions: Mapping[str, str]  # of the runs, by package; several if they differ
     hardware: str
     seconds: float  # total time of all runs
 
@@ -136,12 +135,26 @@ def kept(name: str) -> Iterator[SavedResults]:
     yield from map(SavedResults.read, kept_files(name))
 
 
-def made_here(command: str, seconds: float) -> Made:
-    """The description of this command and machine."""
-    versions: dict[str, str] = environment()["versions"]
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
-    hardware = f"{_processor()}, {counted(torch.get_num_threads(), 'thread')}, {device}"
+def made_in(command: str, seconds: float, sessions: Sequence[Mapping[str, Any]]) -> Made:
+    """How the runs with these sessions were made: all versions, threads and GPUs that they had.
+
+    Runs do not note the name of their processor; it is this machine's.
+    """
+    in_order = sorted(sessions, key=lambda session: str(session["began"])) or [environment()]
+    names = dict.fromkeys(name for each in in_order for name in each.get("versions", {}))
+    versions = {
+        name: _all(each["versions"][name] for each in in_order if name in each.get("versions", {}))
+        for name in names
+    }
+    threads = _all(each.get("threads", "unknown") for each in in_order)
+    devices = _all(each.get("cuda") or "no GPU" for each in in_order)
+    hardware = f"{_processor()}, {threads} {'thread' if threads == '1' else 'threads'}, {devices}"
     return Made(command, versions, hardware, round(seconds, 1))
+
+
+def _all(values: Iterable[object]) -> str:
+    """Different values, in the order in which they come first."""
+    return joined_by_and(list(dict.fromkeys(map(str, values))))
 
 
 def curve(runs: Sequence[Sequence[float | None]]) -> Curve:
