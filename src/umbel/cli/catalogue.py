@@ -37,12 +37,12 @@ def comparisons() -> dict[str, list[str]]:
 
 
 def times(name: str) -> str:
-    """The time that the kept results of a reproduction took; empty if none are kept."""
+    """The time of the rounds of a reproduction's kept results; empty if none are kept."""
     from umbel.papers.findings import kept_files
 
     kept = (json.loads(file.read_text(encoding="utf-8")) for file in kept_files(name))
     took = "; ".join(f"{_size(one)} {duration(one['made']['seconds'])}" for one in kept)
-    return f"took {took}" if took else ""
+    return f"took {took} (of rounds, without evaluation)" if took else ""
 
 
 def _size(results: Mapping[str, Any]) -> str:

@@ -25,8 +25,8 @@ HEAD = """# Fidelity
 
 What the papers print, beside what umbel finds. This page is written by
 `python -m umbel.papers.page docs` from the findings and kept results of each paper in
-`src/umbel/papers`; `umbel reproduce NAME` makes the results again, and `umbel list papers` says how
-long a kept one took.
+`src/umbel/papers`; `umbel reproduce NAME` makes the results again. Times, here and in
+`umbel list papers`, are of rounds, without evaluation.
 
 Each cell gives our mean and population standard deviation over seeds, and below it *the paper's*.
 **✓**: the two lie within their spreads of each other, to half of the last decimal; otherwise the
@@ -125,7 +125,7 @@ def _result(wanted: Reproduction, results: SavedResults) -> Iterator[str]:
     if results.size == "reduced" and wanted.said.reduced:
         yield f"*Reduced.* {wanted.said.reduced}\n"
     yield (
-        f"`{made.command}`: {results.seeds_told}, {duration(made.seconds)} on "
+        f"`{made.command}`: {results.seeds_told}, {duration(made.seconds)} of rounds on "
         f"{made.hardware}; umbel {made.versions['umbel']}, PyTorch {made.versions['torch']}.\n"
     )
     if results.missing:

@@ -75,7 +75,7 @@ class Made:
     command: str  # the last one
     versions: Mapping[str, str]  # of the runs, by package; several if they differ
     hardware: str
-    seconds: float  # total time of all runs
+    seconds: float  # of the rounds of all runs, without evaluation
 
 
 @dataclass(frozen=True)
