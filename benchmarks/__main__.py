@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -70,18 +71,26 @@ TABLES = ("clients", "server")
 
 
 def write(file: Path | None, about: Row, rows: list[Row], server: list[Row]) -> None:
-    """Write the results, if a file is given; results of other workloads in it are kept."""
+    """Write the results, if a file is given; results of other workloads in it are kept.
+
+    Each keeps the best matrix product of its own command; the file's is the best of all.
+    """
     if file is None:
         return
     machine_and_device = {key: about[key] for key in ("machine", "device")}
     before = earlier(file, machine_and_device, TABLES) or {"clients": [], "server": []}
     new = {row["name"]: [r for r in rows if r["name"] == row["name"]] for row in rows}
-    old = {
-        row["name"]: [r for r in before["clients"] if r["name"] == row["name"]]
-        for row in before["clients"]
-    }
+    now: Any = about["peak_gflops"]
+    best = before.get("peak_gflops", now)
+    there: list[Row] = [{"peak_gflops": best, **row} for row in before["clients"]]
+    old = {row["name"]: [r for r in there if r["name"] == row["name"]] for row in there}
     clients = [row for group in {**old, **new}.values() for row in group]
-    results = {**about, "clients": clients, "server": server or before["server"]}
+    results = {
+        **about,
+        "peak_gflops": max(best, now),
+        "clients": clients,
+        "server": server or before["server"],
+    }
     file.write_text(json.dumps(results, indent=1) + "\n")
 
 
@@ -112,6 +121,7 @@ def rows_of(
                 "low": timing.low,
                 "high": timing.high,
                 "samples_per_second": contest.samples / timing.median,
+                "peak_gflops": peak / 1e9,
                 "share_of_peak": contest.flops / timing.median / peak,
                 "plain_seconds": plain.median,
                 "plain_low": plain.low,

@@ -8,7 +8,7 @@ agrees with the planted groups.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,9 @@ from scipy.spatial.distance import squareform
 from sklearn.metrics import adjusted_rand_score
 
 import umbel
+from benchmarks.refusing import plainly
+from umbel.algorithms import FLHC
+from umbel.checks import check
 from umbel.runs.result import Result
 
 MOST = 12
@@ -25,9 +28,14 @@ MOST = 12
 
 
 def cuts(result: Result, most: int = MOST) -> Iterator[tuple[int, float, float, float]]:
-    """Numbers of clusters, the distances from and below which they are found, and their ARI."""
+    """Numbers of clusters, the distances from and below which they are found, and their ARI.
+
+    Raises `UsageError` for a run of another method, or one that has not clustered yet.
+    """
     method: Any = result.experiment.algorithm
     state: Any = result.state
+    clustered = isinstance(method, FLHC) and len(state.compared) > 0
+    check(clustered, "run", result.experiment.name, "a run of fl-hc that has clustered")
     distance = state.distance.double().numpy()
     tree = linkage(squareform(distance, checks=False), method.linkage)
     groups = [result.clients[client].group for client in state.compared.tolist()]
@@ -38,10 +46,12 @@ def cuts(result: Result, most: int = MOST) -> Iterator[tuple[int, float, float, 
         yield number, merges[-number - 1], merges[-number], agreement
 
 
-def main() -> None:
+@plainly()
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the cut for each number of clusters."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     for number, low, high, agreement in cuts(umbel.load(options.run)):
         click.echo(f"{number} clusters: cut from {low:.3f} to {high:.3f}, ARI {agreement:.2f}")
 

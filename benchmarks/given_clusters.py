@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 import umbel
+from benchmarks.refusing import plainly
 from umbel.algorithms import FixedClusters
 from umbel.algorithms.base import State
 from umbel.data.sources import Sources
@@ -41,6 +42,7 @@ def reached(result: Result, rounds: int) -> State:
     return State(state.models, state.labels)
 
 
+@plainly()
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print both courses, and their means over the later half of the rounds."""
     parser = argparse.ArgumentParser(description=__doc__)

@@ -9,7 +9,7 @@ share the same images.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.choices import changed
+from benchmarks.refusing import plainly
 from umbel.algorithms.joint import Joint
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios.overlapping_labels import OverlappingLabels
@@ -98,7 +99,7 @@ CHOICES: Mapping[str, Choice] = {
 def experiment_of(choice: str, clients: int, rounds: int, seed: int) -> Experiment:
     """The full-size experiment under choices such as "blocks+lr-0.1", of these clients and rounds.
 
-    Raises `ValueError` for a choice that is not among `CHOICES`.
+    Raises `UsageError` for a choice that is not among `CHOICES`.
     """
     cells = REPRODUCTIONS["lin-fig5"].cells("full")
     (usual,) = (c.experiment for c in cells if (c.row, c.column) == ("λ = 0.2", "EMNIST"))
@@ -138,7 +139,8 @@ def watched(experiment: Experiment, sources: Sources) -> Iterator[tuple[Record, 
             yield record, len(torch.unique(state.labels))
 
 
-def main() -> None:
+@plainly()
+def main(arguments: Sequence[str] | None = None) -> None:
     """Read the command line, do the rounds, and print the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.letters", description=__doc__)
     parser.add_argument(
@@ -147,11 +149,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--clients", type=int, default=80)
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
+    numbers = given.clients, given.rounds, given.seed
+    experiments = {choice: experiment_of(choice, *numbers) for choice in given.choices}
     torch.set_num_threads(1)
     console = Console(width=120)
-    for choice in given.choices:
-        experiment = experiment_of(choice, given.clients, given.rounds, given.seed)
+    for choice, experiment in experiments.items():
         assert isinstance(experiment.scenario, OverlappingLabels)
         mean, most = same_name(experiment.scenario)
         console.print(

@@ -22,11 +22,14 @@ def shown(results: dict[str, Any]) -> str:
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """Two tables: what clients do, and the server's own work."""
+    """Two tables: what clients do, and the server's own work.
+
+    Shares are of the best matrix product of all commands that the file is of.
+    """
     peak = f"one core whose best matrix product reaches {results['peak_gflops']:.0f} GFLOP/s"
     clients = _table(
         "workload|seconds|of the plain loop|ratio|goal|samples/s|share of peak|plain's|MiB|plain's",
-        [_client_row(row) for row in results["clients"]],
+        [_client_row(row, results["peak_gflops"]) for row in results["clients"]],
     )
     server = _table(
         "step|clients|CPU seconds|MiB|slope", [_server_row(row) for row in results["server"]]
@@ -92,7 +95,7 @@ def _experiment_rows(rows: list[dict[str, Any]]) -> list[list[str]]:
     lines = []
     for (what, precision), runs in found.items():
         accuracies = [100 * run["accuracy"] for run in runs]
-        spread = f" ± {statistics.stdev(accuracies):.2f}" if len(runs) > 1 else ""
+        spread = f" ± {statistics.pstdev(accuracies):.2f}" if len(runs) > 1 else ""
         lines.append(
             [
                 f"{what}, {runs[0]['rounds']} rounds",
@@ -131,7 +134,8 @@ def _round_row(row: dict[str, Any], best: float) -> list[str]:
     return [row["method"], f"**{said[0]}**", *said[1:], shown]
 
 
-def _client_row(row: dict[str, Any]) -> list[str]:
+def _client_row(row: dict[str, Any], best: float) -> list[str]:
+    own = row.get("peak_gflops", best) / best
     return [
         f"**{row['name']}** {row['what']}" + (", bf16" if row["precision"] == "bf16" else ""),
         f"{row['seconds']:.3g} ({row['low']:.3g} to {row['high']:.3g})",
@@ -139,8 +143,8 @@ def _client_row(row: dict[str, Any]) -> list[str]:
         f"**{row['ratio']:.2f}**",
         "" if row["goal"] is None else f"{row['goal']:g}",
         f"{row['samples_per_second']:,.0f}",
-        f"{row['share_of_peak']:.0%}",
-        f"{row['plain_share_of_peak']:.0%}",
+        f"{row['share_of_peak'] * own:.0%}",
+        f"{row['plain_share_of_peak'] * own:.0%}",
         *(
             "" if row[key] is None else f"{row[key]:.0f}"
             for key in ("memory_mb", "plain_memory_mb")

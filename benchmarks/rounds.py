@@ -166,11 +166,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rounds", description=__doc__)
     parser.add_argument("--short", action="store_true", help="smaller workloads, fewer rounds")
     parser.add_argument("--only", nargs="*", default=[], help="such as W1 W3")
-    parser.add_argument("--methods", nargs="*", default=ON_ANY_NETWORK, help="such as fedavg")
-    parser.add_argument("--rounds", type=int, help="default: 12 of W1, else 4")
+    parser.add_argument(
+        "--methods",
+        nargs="+",
+        choices=ON_ANY_NETWORK,
+        default=ON_ANY_NETWORK,
+        metavar="METHOD",
+        help="such as fedavg",
+    )
+    parser.add_argument("--rounds", type=int, help="2 or more; default: 12 of W1, else 4")
     parser.add_argument("--in-memory", action="store_true", help="write no records or checkpoints")
     parser.add_argument("--json", type=Path, help="write the results here")
     given = parser.parse_args(arguments)
+    if given.rounds is not None and given.rounds < 2:  # the first is told apart
+        parser.error(f"--rounds: {given.rounds} is not 2 or more")
     earlier(given.json, {"machine": machine()}, ["rounds"])
     logging.getLogger("umbel").setLevel(logging.ERROR)  # of modules that no file describes
     pin()

@@ -24,6 +24,7 @@ from torch import nn
 
 from benchmarks.choices import changed
 from benchmarks.merges import RoundSeen, Spread, rounds_seen, swapped_pairs
+from benchmarks.refusing import plainly
 from benchmarks.result_files import check_folder
 from umbel.algorithms.flacc import FLACC
 from umbel.client.optimizers import SGD
@@ -179,7 +180,8 @@ def _beside(spread: Spread) -> tuple[str, str, str]:
     return (_short(spread), f"{spread.largest:.2f}", f"{spread.below:.2f}")
 
 
-def main() -> None:
+@plainly()
+def main(arguments: Sequence[str] | None = None) -> None:
     """Read the command line, do the rounds, and print the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.similarities", description=__doc__)
     parser.add_argument(
@@ -189,12 +191,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--precision", choices=["full", "bf16"], default="full")
     parser.add_argument("--json", type=Path, help="write the results here")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     check_folder(given.json)
+    experiments = {choice: experiment_of(choice, given.seed) for choice in given.choices}
     torch.set_num_threads(1)
     console, studies = Console(width=120), list[Study]()
-    for choice in given.choices:
-        usual = experiment_of(choice, given.seed)
+    for choice, usual in experiments.items():
         engine = replace(usual.engine, precision=given.precision)
         experiment = replace(usual, engine=engine, evaluate_every=EVALUATE_EVERY)
         study = Study(choice, given.seed, given.precision, swapped_pairs(experiment))

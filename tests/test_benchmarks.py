@@ -152,6 +152,19 @@ def test_a_run_of_fl_hc_would_have_its_clusters_again_by_a_cut_that_is_shown(
     assert ari == pytest.approx(result.last.ari)
 
 
+def test_folders_of_other_things_are_refused(tmp_path: Path) -> None:
+    for module in (cuts, given_clusters):
+        with pytest.raises(SystemExit, match="is not the folder of a run"):
+            module.main([str(tmp_path)])
+    scenario = replace(ROTATED_DIGITS, clients=4, examples=(20,))
+    oracle = Oracle(LocalTraining(epochs=1))
+    folder = RunFolder.begin(tmp_path, Experiment(scenario, MLP((4,)), oracle, rounds=1))
+    for _ in execute(folder, Sources.default()):
+        pass
+    with pytest.raises(SystemExit, match="is not a run of fl-hc that has clustered"):
+        cuts.main([str(folder.path)])
+
+
 def test_methods_on_words_are_judged_by_perplexity_beside_one_model(tmp_path: Path) -> None:
     local = LocalTraining(epochs=1)
     language = ("german", "french") * 4

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from benchmarks import letters, similarities
 from benchmarks.letters import CHOICES, experiment_of, same_name, watched
 
 from umbel.data.scenarios.overlapping_labels import OverlappingLabels
@@ -27,6 +28,9 @@ def test_choices_are_taken_together() -> None:
 def test_what_no_choice_is_called_is_refused() -> None:
     with pytest.raises(ValueError, match=f"'radnom' is not one of {', '.join(CHOICES)}"):
         experiment_of("radnom", 16, 3, 0)
+    for module in (letters, similarities):
+        with pytest.raises(SystemExit, match="choice: 'radnom' is not one of as-in-table, "):
+            module.main(["as-in-table", "radnom"])
 
 
 def test_groups_that_lack_other_classes_call_few_the_same() -> None:

@@ -56,6 +56,37 @@ def test_rounds_are_written_after_each_workload(
     assert [row["name"] for row in kept["rounds"]] == ["W1"]
 
 
+def test_shares_are_of_the_best_product_of_all_commands_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "results.json"
+
+    def made(name: str, peak: float) -> None:
+        about: everything.Row = {"machine": "mine", "device": "cpu", "peak_gflops": peak}
+        shares = {"share_of_peak": 0.5, "plain_share_of_peak": 0.2, "peak_gflops": peak}
+        numbers = dict.fromkeys(("seconds", "low", "high", "plain_seconds", "plain_low"), 1.0)
+        more = dict.fromkeys(("plain_high", "ratio", "samples_per_second"), 1.0)
+        none = dict.fromkeys(("goal", "memory_mb", "plain_memory_mb"))
+        row = {"name": name, "what": "", "precision": "fp32", **numbers, **more, **none, **shares}
+        everything.write(file, about, [row], [])
+
+    made("W1", 80.0)
+    made("W2", 100.0)
+    made("W3", 50.0)
+    text = report.markdown(json.loads(file.read_text()))
+    assert "best matrix product reaches 100 GFLOP/s" in text
+    shares = [line.split(" | ")[6:8] for line in text.splitlines() if line.startswith("| **W")]
+    assert shares == [["40%", "16%"], ["50%", "20%"], ["25%", "10%"]]
+
+
+@pytest.mark.parametrize("words", [["--rounds", "1"], ["--methods", "fedavgg"]])
+def test_rounds_that_cannot_be_told_are_refused_before_anything_is_timed(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(rounds, "pin", begun)
+    with pytest.raises(SystemExit):
+        rounds.main(words)
+    assert words[1] in capsys.readouterr().err.splitlines()[-1]
+
+
 def test_results_are_written_after_each_workload(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
