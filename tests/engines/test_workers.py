@@ -326,6 +326,22 @@ def test_auto_takes_a_process_a_core_but_for_batched_dense_chains(
     assert isinstance(explicit, Workers)
 
 
+def test_auto_leaves_a_single_client_the_threads_of_pytorch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 5)
+    monkeypatch.setattr(choice, "cores", lambda: 8)
+    net, alone = Net(lambda: KINDS["convolution"].module), blobs([9])
+    settings = EngineSettings(device="cpu")
+    assert isinstance(make_engine(net, alone, settings), Sequential)
+    assert isinstance(make_engine(net, alone, replace(settings, workers=1)), Workers)
+    # More threads than a container has cores would wait for each other.
+    monkeypatch.setattr(choice, "cores", lambda: 2)
+    engine = make_engine(net, alone, settings)
+    assert isinstance(engine, Workers)
+    assert engine.count == 1
+
+
 @pytest.mark.parametrize("count", [0, -1, 1.5, "many"])
 def test_a_number_of_workers_is_whole_and_positive(count: object) -> None:
     with pytest.raises(umbel.UsageError, match=r"workers: .* is not"):

@@ -175,8 +175,8 @@ def _spread(engine: Sequential | Vectorised, settings: EngineSettings) -> Engine
     """The engine, with its chunks computed by as many processes as the settings ask for.
 
     The rule of "auto": one process with one thread for each core, because small products can't keep
-    many threads busy. For batched chains of linear layers, whose requests take very little time, it
-    is one process with several threads.
+    many threads busy. For batched chains of linear layers, whose requests take very little time,
+    and for a single client, it is one process with several threads.
     """
     wanted, cpu = settings.workers, engine.device.type == "cpu"
     if wanted != "auto":
@@ -191,7 +191,11 @@ def _spread(engine: Sequential | Vectorised, settings: EngineSettings) -> Engine
     batched = isinstance(engine, Vectorised) and engine.net.is_dense
     if batched or not cpu or threads == 1 or not can_fork():
         return engine
-    return Workers(engine, min(threads, cores()))
+    processes = min(threads, cores())
+    if len(engine.storage.train.sizes) > 1:
+        return Workers(engine, processes)
+    # More threads than a container has cores would wait for each other.
+    return engine if threads == processes else Workers(engine, 1)
 
 
 def _why_sequential(
