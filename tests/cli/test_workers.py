@@ -60,7 +60,7 @@ def test_a_run_whose_workers_die_goes_on_in_one_process(deadly: Shell) -> None:
     next(execute(folder, Sources.default()))
     Path("deadly").touch()
     _, errors = deadly("resume", RUN, status=1)
-    assert "round 1: 1 client from number" in errors
+    assert "round 1: clients of numbers " in errors
     assert "each process that worked for them died (status 0); with engine.workers = 1" in errors
     assert errors.strip().endswith(f"; go on with: umbel resume {RUN} --workers 1")
     deadly("resume", RUN, "--workers", "1")

@@ -109,7 +109,7 @@ def test_clients_of_a_worker_that_dies_are_asked_again(tmp_path: Path) -> None:
 def test_clients_that_end_every_worker_are_named(tmp_path: Path) -> None:
     engine = Workers(Sequential(mlp(), blobs()), 2)
     work = Dies(os.getpid(), str(tmp_path), times=1000)
-    said = r"^1 client from number \d on: .* died \(signal 9\), as .* engine.memory_mb"
+    said = r"^clients of numbers \d: .* died \(signal 9\), as .* engine.memory_mb"
     with pytest.raises(WorkersDiedError, match=said):
         engine.send(Request(work, torch.arange(4), [0] * 4))
 
@@ -136,6 +136,19 @@ def test_less_memory_is_no_advice_where_the_work_itself_ends_workers(tmp_path: P
     with pytest.raises(WorkersDiedError, match=r"died \(status 7\); with engine") as caught:
         engine.send(replace(asked, work=Ends(parent=os.getpid(), ended=str(tmp_path / "ended"))))
     assert "memory" not in str(caught.value)
+
+
+def test_clients_of_a_chunk_that_ends_workers_are_each_named(tmp_path: Path) -> None:
+    net, sizes = mlp(dtype=torch.float32), [5, 40, 9, 38, 12, 36, 8, 39, 6, 37, 7, 35]
+    engine = Workers(Vectorised(net, blobs(sizes), memory_mb=0.2), 2)
+    asked = request(MeanLoss(), net, list(range(len(sizes))))
+    asked = replace(asked, work=Ends(parent=os.getpid(), ended=str(tmp_path / "ended")))
+    with pytest.raises(WorkersDiedError) as caught:
+        engine.send(asked)
+    named = str(caught.value).removeprefix("clients of numbers ").split(":")[0]
+    chunks = [sorted(asked.clients[chunk].tolist()) for chunk in engine.engine.chunks(asked)]
+    assert [int(number) for number in named.split(", ")] in chunks
+    assert min(map(len, chunks)) > 1
 
 
 @dataclass(frozen=True)

@@ -265,7 +265,7 @@ class RayCluster:
         if task is None:
             return
         task.attempts += 1
-        clients = request.clients[torch.cat(task.chunks)].tolist()
+        clients = sorted(request.clients[torch.cat(task.chunks)].tolist())
         if task.attempts >= ATTEMPTS:
             raise WorkersDiedError(
                 f"clients of numbers {few([*map(str, clients)])}: each actor that worked for them "

@@ -21,7 +21,7 @@ from umbel.engines.crew import Crew, DeathsError
 from umbel.engines.devices import enough_memory
 from umbel.engines.pipes import MOST
 from umbel.flow import Replies, Request
-from umbel.summary import counted
+from umbel.summary import few
 
 log = logging.getLogger(__name__)
 
@@ -103,13 +103,13 @@ class Workers:
         try:
             crew.run()
         except DeathsError as error:
-            clients = [int(request.clients[n]) for part in tasks[error.task] for n in part]
+            clients = sorted(request.clients[torch.cat(tasks[error.task])].tolist())
             short = error.how in OUT_OF_MEMORY
             killed = ", as the system does if memory is short" if short else ""
             hint = ", and a smaller engine.memory_mb takes less memory" if short else ""
             raise WorkersDiedError(
-                f"{counted(len(clients), 'client')} from number {clients[0]} on: each process that "
-                f"worked for them died ({error.how}){killed}; with engine.workers = 1 this process "
+                f"clients of numbers {few([*map(str, clients)])}: each process that worked for "
+                f"them died ({error.how}){killed}; with engine.workers = 1 this process "
                 f"works for them{hint}"
             ) from None
         if crew.alone:
