@@ -411,6 +411,17 @@ def test_an_address_where_nobody_listens_is_said_soon(
         make_engine(mlp(), blobs(), settings)
 
 
+def test_clients_of_a_cluster_are_computed_on_processors_where_this_machine_has_a_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(RayCluster, "join", lambda engine, *_: engine)
+    engine: Any = make_engine(mlp(), blobs(), EngineSettings("ray", address="auto"))
+    assert engine.device.type == "cpu"
+    with pytest.raises(umbel.UsageError, match="device: 'cuda' is not \"cpu\" with Ray"):
+        EngineSettings("ray", device="cuda")
+
+
 def test_actors_are_no_more_than_ray_can_start() -> None:
     settings = EngineSettings("ray", device="cpu", workers=10**12)
     with pytest.raises(umbel.UsageError, match=r"engine.workers: 1000000000000 is not at most"):

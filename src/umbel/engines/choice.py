@@ -54,7 +54,8 @@ class EngineSettings(Settings):
     #: whether clients are batched; auto: if the module allows it and it is faster; ray: as auto, on
     #: a Ray cluster
     name: Literal["auto", "sequential", "vectorised", "ray"] = "auto"
-    device: str = "auto"  #: "cpu", "cuda", "cuda:1", ...; auto: CUDA where there is one
+    #: "cpu", "cuda", "cuda:1", ...; auto: CUDA where there is one, and the CPU with Ray
+    device: str = "auto"
     #: largest working set of a chunk of batched clients, or else largest activations of a
     #: mini-batch, in MiB; None: a size that suits the device for chunks, and no bound on
     #: activations
@@ -82,9 +83,11 @@ class EngineSettings(Settings):
         joined = not self.address or self.name == "ray"
         check(joined, "address", self.address, '"": only name = "ray" joins a cluster')
         try:
-            torch.device("cpu" if self.device == "auto" else self.device)
+            device = torch.device("cpu" if self.device == "auto" else self.device)
         except RuntimeError:
             check(False, "device", self.device, 'a device such as "cpu" or "cuda"')
+        fine = self.name != "ray" or device.type == "cpu"
+        check(fine, "device", self.device, '"cpu" with Ray, whose actors use no GPUs')
 
 
 def make_engine(net: Net, federation: Federation, settings: EngineSettings | None = None) -> Engine:
@@ -101,7 +104,7 @@ def make_engine(net: Net, federation: Federation, settings: EngineSettings | Non
     on_ray = settings.name == "ray"
     give_back_freed_memory()
     keep_freed_memory()
-    device = torch.device(_device(settings.device))
+    device = torch.device("cpu" if on_ray else _device(settings.device))
     # random numbers that modules draw while they are tried must not change the user's generators
     with drawing_from(0, device):
         check_fit(net, federation)
@@ -109,7 +112,6 @@ def make_engine(net: Net, federation: Federation, settings: EngineSettings | Non
         engine = _in_process(net, federation, inner, device)
     if not on_ray:
         return _spread(engine, settings)
-    check(engine.device.type == "cpu", "engine.device", str(engine.device), '"cpu" with Ray')
     try:
         from umbel.engines.ray_cluster import RayCluster
     except ModuleNotFoundError as error:
