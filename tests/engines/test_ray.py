@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -100,6 +101,58 @@ def test_replies_are_those_of_workers(
 ) -> None:
     asked = request(work, mlp(dtype=torch.float32), [0, 1, 2, 3, 5])
     assert_identical(engines[kind].send(asked), Workers(engines[kind].engine, 1).send(asked))
+
+
+def test_examples_travel_once_where_their_machine_has_no_actor(
+    engines: dict[str, RayCluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engines["sequential"]  # one actor on two machines
+    asked = request(LocalTraining(), mlp(dtype=torch.float32), [0, 1, 2, 3, 5])
+    expected = engine.send(asked)
+    (member,) = engine.members
+    answer, others = member.actor.answer, []
+
+    def remote(*sent: Any) -> Any:
+        others.extend(sent[-1])
+        return answer.remote(*sent)
+
+    monkeypatch.setattr(member, "actor", SimpleNamespace(answer=SimpleNamespace(remote=remote)))
+    assert_identical(engine.send(asked), expected)
+    assert not others
+    assert len(set(engine.homes)) == 2  # where they are again when an actor comes
+
+
+def test_slices_of_machines_without_actors_go_to_others_when_nobody_waits_for_a_core() -> None:
+    assert ray_parts.placed(["a", "b", "c"], {"c", "b"}) == ["b", "b", "c"]
+    there, waits = ray_parts.Member(machine="b"), ray_parts.Member()
+    engine = made_by_hand([there, waits])
+    assert engine._homes() == ["a", "b"]
+    waits.machine = "b"
+    assert engine._homes() == ["b", "b"]
+
+
+def made_by_hand(members: list[ray_parts.Member]) -> RayCluster:
+    """An engine whose two slices are at machines a and b; it has no cluster."""
+    federation = blobs()
+    engine, origin = Sequential(mlp(), federation), ray_parts.Origin(federation, "", None)
+    slices = [(range(3), None), (range(3, 6), None)]
+    return RayCluster(engine, members, slices, ["a", "b"], None, origin, None)
+
+
+def test_a_slice_of_a_lost_machine_goes_to_one_that_lends_cores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def node(name: str, alive: bool = True, **resources: float) -> dict[str, Any]:
+        return {"NodeID": name, "Alive": alive, "Resources": resources}
+
+    nodes = [node("a", alive=False, CPU=2.0), node("b", CPU=2.0), node("a head")]
+    monkeypatch.setattr(ray, "nodes", lambda: nodes)
+    lost = ray_parts.Member(machine="a")
+    engine = made_by_hand([lost])
+    asked = request(LocalTraining(), mlp(), [0])
+    engine._lose(lost, None, [], asked, ray.exceptions.RayError("its machine is gone"))
+    assert engine.homes == ["b", "b"]
+    assert lost.machine is None
 
 
 def test_a_copy_of_an_engine_joins_the_cluster_when_it_is_asked(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -21,8 +21,8 @@ from umbel.checks import WorkersDiedError, check, first_line
 from umbel.data.federation import Federation
 from umbel.engines.columns import Columns
 from umbel.engines.ray_actor import Failed, Recipe, Sent, Slice, tensor_of
-from umbel.engines.ray_parts import STARTS, Member, Origin, Task, never_start, why_nobody
-from umbel.engines.ray_session import alive, connect, new_actor, session
+from umbel.engines.ray_parts import STARTS, Member, Origin, Task, never_start, placed, why_nobody
+from umbel.engines.ray_session import connect, lenders, new_actor, session
 from umbel.engines.sequential import Sequential
 from umbel.engines.vectorised import Vectorised
 from umbel.flow import Replies, Request
@@ -55,8 +55,9 @@ class RayCluster:
 
     The engine within decides on the chunks, so that the replies are the same wherever they are
     computed, if the processors are alike. Each machine is sent its slice of the clients once, and
-    others' clients only when it has nothing of its own to do. An actor takes part as soon as a core
-    of the cluster is free for it. Ray starts lost actors again, elsewhere if their machine is gone,
+    others' clients only when it has nothing of its own to do. If all actors are there and a machine
+    has none, its slice goes to one that has. An actor takes part as soon as a core of the cluster
+    is free for it. Ray starts lost actors again, elsewhere if their machine is gone,
     and their clients are asked again.
     """
 
@@ -107,9 +108,8 @@ class RayCluster:
         expected = f"at most {MOST:,} with Ray"
         check(workers is None or workers <= MOST, "engine.workers", workers, expected)
         connect(address)
-        machines = alive()
-        homes = sorted(machine for machine, cores in machines.items() if cores) or sorted(machines)
-        cores = [machines[home] or 1 for home in homes]
+        machines = lenders()
+        homes, cores = list(machines), list(machines.values())
         recipe = Recipe.of(engine, federation).put()
         count = workers or max(1, int(sum(cores)))
         members = [Member() for _ in range(count)]
@@ -144,10 +144,11 @@ class RayCluster:
         free = [member for member in self.members if member.machine is not None]
         heard = time.monotonic()
         while todo or any(task for _, task in busy.values()):
+            homes = self._homes()
             while free and todo:
                 member = free.pop()
-                chosen = self._next(todo, member)
-                busy[self._ask(member, sent, chosen, request)] = member, chosen
+                chosen = _next(todo, member, homes)
+                busy[self._ask(member, sent, chosen, request, homes)] = member, chosen
             busy |= {member.asked: (member, None) for member in self._ask_the_missing()}
             ready = ray.wait(list(busy), timeout=AGAIN_SECONDS)[0] if busy else []
             if not busy:
@@ -214,17 +215,20 @@ class RayCluster:
     def _slice_of(self, client: int) -> int:
         return next(n for n, (clients, _) in enumerate(self.slices) if client in clients)
 
-    def _next(self, todo: list[Task], member: Member) -> Task:
-        """Take the first task of the member's own machine, or else the first of all."""
-        own = (n for n, task in enumerate(todo) if self.homes[task.home] == member.machine)
-        return todo.pop(next(own, 0))
+    def _homes(self) -> list[str]:
+        """The machine of each slice: one that has an actor, unless some wait for a core."""
+        machines = {member.machine for member in self.members if member.machine is not None}
+        waiting = any(member.machine is None for member in self.members)
+        return self.homes if waiting else placed(self.homes, machines)
 
-    def _ask(self, member: Member, sent: Any, task: Task, request: Request) -> Any:
+    def _ask(
+        self, member: Member, sent: Any, task: Task, request: Request, homes: Sequence[str]
+    ) -> Any:
         here, others = {}, {}
         split = self.engine.storage.split(request.work)
         for client in request.clients[torch.cat(task.chunks)].tolist():
             number = self._slice_of(client)
-            if self.homes[number] == member.machine:
+            if homes[number] == member.machine:
                 here[client] = number, self.slices[number][1]
             else:
                 others[client] = tuple(part.numpy() for part in split.of(client))
@@ -245,10 +249,7 @@ class RayCluster:
 
         The slices of machines that are gone are sent to others.
         """
-        machines = sorted(alive())
-        for n, home in enumerate(self.homes):
-            if home not in machines:
-                self.homes[n] = machines[n % len(machines)]
+        self.homes = placed(self.homes, lenders())
         member.again = time.monotonic() + AGAIN_SECONDS
         said = first_line(error)
         if member.machine is None:
@@ -272,6 +273,12 @@ class RayCluster:
                 "was lost"
             )
         todo.insert(0, task)
+
+
+def _next(todo: list[Task], member: Member, homes: Sequence[str]) -> Task:
+    """Take the first task of the member's own machine, or else the first of all."""
+    own = (n for n, task in enumerate(todo) if homes[task.home] == member.machine)
+    return todo.pop(next(own, 0))
 
 
 def _take(value: Any, member: Member, task: Task | None, columns: Columns) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,12 @@ class Member:
     asked: Any = None  # where the answer to what it was last asked will be
     again: float = 0.0  # when it may be asked where it is, by the clock of this process
     lost: int = 0  # how often in a row while it made its engine
+
+
+def placed(homes: Sequence[str], machines: Collection[str]) -> list[str]:
+    """The machine of each slice, one of these: those that were elsewhere are dealt out in turn."""
+    names = sorted(machines)
+    return [home if home in machines else names[n % len(names)] for n, home in enumerate(homes)]
 
 
 def never_start(members: Sequence[Member]) -> bool:

@@ -86,10 +86,14 @@ def _knock(address: str) -> None:
         raise UsageError(f"engine.address: {address!r}: no Ray cluster: {error}") from None
 
 
-def alive() -> dict[str, float]:
-    """The machines of the cluster, and how many cores each lends."""
-    nodes = ray.nodes()
-    return {node["NodeID"]: node["Resources"].get("CPU", 0.0) for node in nodes if node["Alive"]}
+def lenders() -> dict[str, float]:
+    """The machines of the cluster that lend cores, by name, and how many cores each lends.
+
+    If there is none, they are all machines, as if each lent one.
+    """
+    alive = sorted((node["NodeID"], node["Resources"]) for node in ray.nodes() if node["Alive"])
+    lent = {name: float(resources.get("CPU", 0.0)) for name, resources in alive}
+    return {name: cores for name, cores in lent.items() if cores} or dict.fromkeys(lent, 1.0)
 
 
 def new_actor() -> Any:
