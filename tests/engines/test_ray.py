@@ -37,7 +37,7 @@ from umbel.testing import assert_same_state, blobs, mlp
 
 ray = pytest.importorskip("ray", reason="the extra umbel[ray] is not installed")
 
-from umbel.engines import ray_parts  # noqa: E402
+from umbel.engines import ray_parts, ray_session  # noqa: E402
 from umbel.engines.ray_actor import Recipe  # noqa: E402
 from umbel.engines.ray_cluster import RayCluster  # noqa: E402
 
@@ -188,6 +188,22 @@ def test_another_address_than_that_of_the_cluster_joined_is_refused(
     said = "engine.address: '192.0.2.99:6379': this process is part of .*: a process can join"
     with pytest.raises(umbel.UsageError, match=said.replace(".*:", ".*;")):
         RayCluster.join(remote.engine, blobs(), "192.0.2.99:6379", 1)
+
+
+def test_another_cluster_behind_a_ray_client_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    joined: list[str] = []
+    monkeypatch.setattr(ray, "is_initialized", lambda: bool(joined))
+    monkeypatch.setattr(ray, "init", lambda address, **_: joined.append(address))
+    monkeypatch.setattr(ray_session, "session", lambda: ("a", str(len(joined))))
+    monkeypatch.setattr(ray_session, "_knock", lambda _: None)
+    first, other = "ray://192.0.2.1:10001", "ray://192.0.2.2:10001"
+    ray_session.connect(first)
+    ray_session.connect(first)
+    with pytest.raises(umbel.UsageError, match=f"'{other}': this process is part of {first}; a pr"):
+        ray_session.connect(other)
+    joined.clear()  # as by ray.shutdown()
+    ray_session.connect(other)
+    assert joined == [other]
 
 
 def test_what_leaves_actors_given_as_an_engine_is_private(engines: dict[str, RayCluster]) -> None:

@@ -25,6 +25,10 @@ SHORTER = "set RAY_TMPDIR to a shorter path, such as /tmp"
 """Ray's sockets are files in its folder of temporary files, and paths of sockets are limited."""
 
 
+ADDRESSES: dict[tuple[str, str], str] = {}
+"""The address at which this process joined its present cluster, by `session`."""
+
+
 def connect(address: str) -> None:
     """Join the cluster at an address, or start one here; once a process.
 
@@ -45,6 +49,8 @@ def connect(address: str) -> None:
         hint += f"; {SHORTER}" if "AF_UNIX" in said else ""
         message = f"engine.address: {address!r}: no Ray cluster: {said}{hint}"
         raise UsageError(message) from None
+    ADDRESSES.clear()
+    ADDRESSES[session()] = address
     if callable(before) and threading.current_thread() is threading.main_thread():
         # Ray's own would write where each thread is to the terminal before it ends the process.
         signal.signal(signal.SIGTERM, before)
@@ -58,9 +64,14 @@ def session() -> tuple[str, str]:
 
 def _check_joined(address: str) -> None:
     """Raise `UsageError` for the address of a cluster that this process has not joined."""
-    if ":" not in address or address.startswith("ray://"):
+    if ":" not in address:
         return
-    joined = str(ray.get_runtime_context().gcs_address)
+    joined = ""
+    if address.startswith("ray://"):
+        # Nobody knows the address that a user gave to `ray.init`, which may be the same.
+        joined = ADDRESSES.get(session(), address)
+    if not joined.startswith("ray://"):
+        joined = str(ray.get_runtime_context().gcs_address)
     if _place(address) != _place(joined):
         how = "a process can join only one cluster: call ray.shutdown() first"
         raise UsageError(f"engine.address: {address!r}: this process is part of {joined}; {how}")
@@ -68,7 +79,7 @@ def _check_joined(address: str) -> None:
 
 def _place(address: str) -> str:
     """An address with its host as a number, where that is known."""
-    host, _, port = address.rpartition(":")
+    host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
         return f"{socket.gethostbyname(host)}:{port}"
     except OSError:
