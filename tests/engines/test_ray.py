@@ -30,7 +30,7 @@ from umbel.checks import WorkersDiedError
 from umbel.client.batches import Shard
 from umbel.client.net import Net
 from umbel.client.work import Evaluation, LocalTraining, Promise, Work
-from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine
+from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine, precision
 from umbel.engines.workers import Workers
 from umbel.flow import Request
 from umbel.testing import assert_same_state, blobs, mlp
@@ -344,6 +344,21 @@ def test_a_recipe_says_how_products_are_rounded(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(torch, "set_float32_matmul_precision", said.append)
     recipe.make()
     assert said == ["high"]
+
+
+def test_bfloat16_is_refused_by_the_machine_that_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = EngineSettings("ray", precision="bf16")
+    federation, units = blobs(), ["avx512_bf16"]
+    monkeypatch.setattr(RayCluster, "join", lambda engine, *_: engine)
+    monkeypatch.setattr(precision, "bf16_units", lambda: units)
+    here: Any = make_engine(mlp(dtype=torch.float32), federation, settings)
+    recipe = Recipe.of(here, federation)
+    assert recipe.make().net.way.precision == "bf16"
+    units.clear()
+    machine = re.escape(socket.gethostname())
+    with pytest.raises(umbel.UsageError, match=f"precision: the processor of {machine} has"):
+        recipe.make()
+    make_engine(mlp(dtype=torch.float32), federation, settings)
 
 
 @pytest.mark.thorough

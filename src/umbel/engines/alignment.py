@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 ALIGNED = 64
@@ -15,3 +20,14 @@ def aligned(tensor: Tensor) -> Tensor:
     with them would differ in the last bits.
     """
     return tensor.clone() if tensor.data_ptr() % ALIGNED else tensor
+
+
+def tensor_of(array: NDArray[Any]) -> Tensor:
+    """The same values as a tensor, which is not to be written to.
+
+    They are where the array has them, or copied to an aligned address.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        tensor = torch.from_numpy(array)
+    return aligned(tensor)

@@ -20,7 +20,7 @@ from umbel.engines.devices import enough_memory
 from umbel.engines.explained import in_a_line
 from umbel.engines.fit import check_fit, check_there, sample
 from umbel.engines.layers import CONVOLUTIONS, RECURRENT
-from umbel.engines.precision import usable_precision
+from umbel.engines.precision import check_processor, usable_precision
 from umbel.engines.sequential import Sequential
 from umbel.engines.trials import check_general, mixes, with_channels_last
 from umbel.engines.vectorised import Vectorised
@@ -105,6 +105,8 @@ def make_engine(net: Net, federation: Federation, settings: EngineSettings | Non
     give_back_freed_memory()
     keep_freed_memory()
     device = torch.device("cpu" if on_ray else _device(settings.device))
+    if device.type == "cpu" and not on_ray:  # actors say what their own processors can do
+        check_processor(settings.precision)
     # random numbers that modules draw while they are tried must not change the user's generators
     with drawing_from(0, device):
         check_fit(net, federation)

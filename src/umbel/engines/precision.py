@@ -38,6 +38,12 @@ def bf16_units() -> list[str]:
     return [unit for unit in UNITS if unit in has]
 
 
+def check_processor(wanted: Precision, which: str = "this processor") -> None:
+    """Raise `UsageError` if the processor of this process has no products as they are wanted."""
+    if wanted == "bf16" and not bf16_units():
+        _refuse(f"{which} has no products of bfloat16 numbers ({' or '.join(UNITS)})")
+
+
 def usable_precision(
     net: Net, device: torch.device, wanted: Precision, kernel: KernelName | Literal["auto"] = "auto"
 ) -> Precision:
@@ -46,14 +52,12 @@ def usable_precision(
     On a processor, the kernel for chains of linear layers decides for each product, and networks
     that have attention or are small stay in full precision. On a GPU, chains of linear layers stay
     in full precision. Networks whose values are not in single precision stay as they are. Raises
-    `UsageError` where the device has no products of bfloat16 numbers.
+    `UsageError` for a GPU without products of bfloat16 numbers.
     """
     if wanted == "full":
         return wanted
     if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
         _refuse(f"{torch.cuda.get_device_name(device)} has no products of bfloat16 numbers")
-    if device.type == "cpu" and not bf16_units():
-        _refuse(f"this processor has no products of bfloat16 numbers ({' or '.join(UNITS)})")
     slower = _why_slower(net, device, chain=net.is_dense and kernel in ("auto", "dense"))
     if slower is None:
         return wanted

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import socket
 import traceback
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from ray import cloudpickle
 from ray.exceptions import RayError
-from torch import Tensor, nn
+from torch import nn
 
 from umbel.checks import UsageError, first_line
 from umbel.client.net import Net
@@ -26,10 +26,11 @@ from umbel.client.work import Work
 from umbel.cores import roam
 from umbel.data.federation import Federation
 from umbel.data.splits import Split
-from umbel.engines.alignment import aligned
+from umbel.engines.alignment import tensor_of
 from umbel.engines.allocation import keep_freed_memory
 from umbel.engines.devices import enough_memory
 from umbel.engines.packed import Packed
+from umbel.engines.precision import check_processor
 from umbel.engines.sequential import Sequential
 from umbel.engines.storage import Storage, chosen
 from umbel.engines.vectorised import Vectorised
@@ -64,7 +65,6 @@ class Recipe:
     def of(cls, engine: Sequential | Vectorised, federation: Federation) -> Recipe:
         """How to make an engine that computes as this one."""
         net = engine.net
-        example = federation.pick([0])
         return cls(
             build=net.build,
             objective=net.objective,
@@ -75,7 +75,7 @@ class Recipe:
             default_dtype=torch.get_default_dtype(),
             matmul=torch.get_float32_matmul_precision(),
             kind=type(engine),
-            example=example,
+            example=federation.pick([0]),
         )
 
     def put(self) -> Any:
@@ -90,7 +90,11 @@ class Recipe:
             raise UsageError(f"the {what} can't be sent to actors: {why}") from None
 
     def make(self) -> Sequential | Vectorised:
-        """An engine with hardly any clients, in a process that is the actor's alone."""
+        """An engine with hardly any clients, in a process that is the actor's alone.
+
+        Raises `UsageError` if the processor here has no products in the precision of the run.
+        """
+        check_processor(self.way.precision, f"the processor of {socket.gethostname()}")
         torch.set_default_dtype(self.default_dtype)
         torch.set_float32_matmul_precision(self.matmul)
         built = Net(self.build, self.objective, trained=self.trained, moving=self.moving)
@@ -277,17 +281,6 @@ def _joined(arrays: Sequence[Arrays]) -> Split:
     if len(pairs) == 1:
         return Split(*pairs[0], offsets)
     return Split(torch.cat([x for x, _ in pairs]), torch.cat([y for _, y in pairs]), offsets)
-
-
-def tensor_of(array: NDArray[Any]) -> Tensor:
-    """The same values as a tensor, which is not to be written to.
-
-    They are where Ray has them, or moved to where tensors begin.
-    """
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
-        tensor = torch.from_numpy(array)
-    return aligned(tensor)
 
 
 def _unsendable(value: Any) -> bool:

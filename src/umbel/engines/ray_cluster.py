@@ -19,8 +19,9 @@ from torch import Tensor
 
 from umbel.checks import WorkersDiedError, check, first_line
 from umbel.data.federation import Federation
+from umbel.engines.alignment import tensor_of
 from umbel.engines.columns import Columns
-from umbel.engines.ray_actor import Failed, Recipe, Sent, Slice, tensor_of
+from umbel.engines.ray_actor import Failed, Recipe, Sent, Slice
 from umbel.engines.ray_parts import STARTS, Member, Origin, Task, never_start, placed, why_nobody
 from umbel.engines.ray_session import connect, lenders, new_actor, session
 from umbel.engines.sequential import Sequential
