@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 import torch
@@ -12,10 +13,13 @@ from torch import Tensor, nn
 from tests.algorithms.test_contract import LOCAL, WITH_BUFFERS, by_name, cases
 from tests.federations import blobs, mlp
 from umbel import Federation, Limits, Net, Run
-from umbel.algorithms import CFLGP, LCFL, FedAvg, LocalOnly, Sharing
-from umbel.client.work import Gradient
+from umbel.algorithms import CFLGP, IFCA, LCFL, FedAvg, FedLEASE, LocalOnly, Sattler, Sharing
+from umbel.algorithms.base import Algorithm
+from umbel.client.batches import Shard
+from umbel.client.work import Gradient, Promise, Routed, Work
 from umbel.engines.wrappers import Guarded
 from umbel.flow import Engine, Replies, Request, Rows
+from umbel.networks import LoRA
 from umbel.server.shares import bounded_weights
 
 LIAR = 1
@@ -91,6 +95,56 @@ def test_a_model_that_does_not_exist_is_refused_and_the_round_goes_on(
     ((_, record),) = run.rounds(1)
     assert record.refused[LIAR].startswith("chosen: ")
     assert record.loss is not None
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        CFLGP(local=LOCAL),
+        CFLGP(local=LOCAL, digits=3),
+        IFCA(local=LOCAL, send="gradient"),
+        Sattler(local=LOCAL, send="gradient"),
+    ],
+    ids=repr,
+)
+def test_no_gradient_moves_a_buffer(method: Algorithm[Any]) -> None:
+    def spoil(_: Request, row: Mapping[str, Tensor]) -> None:
+        if "gradient" in row:
+            row["gradient"][NORMALISED.layout.variances[0]] = 9e3
+
+    for state, record in lied_to(Run(method, alike(), NORMALISED), spoil).rounds(2):
+        assert record.refused[LIAR].startswith("gradient: 9e+03 for a buffer")
+        assert float(state.models[:, NORMALISED.layout.variances].min()) >= 0
+        assert record.loss is not None
+    honest = Run(method, alike(), NORMALISED)
+    assert not any(record.refused for _, record in honest.rounds(2))
+
+
+def test_a_work_of_ones_own_may_send_a_move_of_buffers_as_its_gradient() -> None:
+    @dataclass(frozen=True)
+    class Own(Work):
+        def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
+            return {"gradient": torch.ones_like(sent["theta"])}
+
+        def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
+            return {"gradient": Promise(tuple(sent["theta"]))}
+
+    guard = Guarded(Run(FedAvg(), alike(), NORMALISED).clients, Limits(), layout=NORMALISED.layout)
+    request = Request(Own(), torch.arange(6), list(range(6)), {"theta": NORMALISED.new(0)})
+    assert len(guard.send(request).clients) == 6
+
+
+def test_no_client_makes_a_variance_beside_adapters_negative() -> None:
+    net = Net(lambda: nn.Sequential(LoRA(nn.Linear(6, 8), rank=2), nn.BatchNorm1d(8)))
+    method = FedLEASE(local=WHOLE, warm_up=1, num_clusters=2)
+
+    def spoil(request: Request, row: Mapping[str, Tensor]) -> None:
+        if "update" in row and isinstance(request.work, Routed):
+            row["update"][-8:] = -100.0  # variances come last
+
+    _, (state, record) = lied_to(Run(method, alike(), net), spoil).rounds(2)
+    assert record.refused[LIAR].startswith("update: a running variance of -99")
+    assert float(state.models[:, net.layout.variances].min()) >= 0
 
 
 def test_nor_one_of_a_part_that_is_shared() -> None:

@@ -1,28 +1,53 @@
-"""Updates that would make a model's statistics invalid, or its values infinite.
+"""Replies that would make a model's statistics invalid, or its values infinite.
 
 Also finds the running statistics in updates, which have separate bounds.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
 from umbel.client.layout import Layout
-from umbel.client.work import SharedTraining
+from umbel.client.routing import Routing
+from umbel.client.work import (
+    ChooseByLoss,
+    Gradient,
+    Quantised,
+    Routed,
+    SharedTraining,
+    TrainAndGradient,
+    Work,
+)
 from umbel.client.work.shared_training import parted
 from umbel.flow import Replies, Request
 
-UPDATE = "update"
+UPDATE, GRADIENT = "update", "gradient"
 
 
 def first_statistic(request: Request, layout: Layout | None, width: int) -> int:
-    """The index of the first running statistic in an update of `width` values; `width` if none."""
-    if layout is None:
-        return width
-    if isinstance(request.work, SharedTraining):
-        return int((parted(layout, request.work.kept)[0] < layout.num_weights).sum())
-    return layout.num_weights if width == layout.num_values else width
+    """The index of the first buffer in a step of `width` values; `width` if none."""
+    known = None if layout is None else _buffers(request, layout, width)
+    return width if known is None else known[0]
+
+
+def moved_by_gradients(request: Request, replies: Replies, layout: Layout | None) -> dict[int, str]:
+    """Clients whose gradient would change a buffer, with the reason.
+
+    The gradient of a buffer, such as a running variance, is 0 in all works of umbel. Others would
+    change the model's statistics, and could make a variance negative.
+    """
+    gradient = replies.columns.get(GRADIENT)
+    if gradient is None or not len(gradient) or not _sends_gradients(request.work):
+        return {}
+    beyond = gradient[:, first_statistic(request, layout, gradient.shape[-1]) :]
+    faults = {}
+    for n in torch.nonzero((beyond != 0).flatten(1).any(1))[:, 0].tolist():
+        value = float(beyond[n][beyond[n] != 0][0])
+        faults[int(replies.clients[n])] = f"gradient: {value:.3g} for a buffer, whose gradient is 0"
+    return faults
 
 
 def negative_variances(request: Request, replies: Replies, layout: Layout | None) -> dict[int, str]:
@@ -34,10 +59,11 @@ def negative_variances(request: Request, replies: Replies, layout: Layout | None
     update = replies.columns.get(UPDATE)
     if layout is None or update is None or not len(layout.variances) or not len(update):
         return {}
-    places = _variances(request, layout, update.shape[-1])
-    was = None if places is None else _before(request, replies, places)
-    if places is None or was is None:
+    known = _buffers(request, layout, update.shape[-1])
+    was = None if known is None else _before(request, replies, known[1])
+    if known is None or was is None:
         return {}
+    places = known[1]
     move = update[..., places]
     rounding = 8 * torch.finfo(update.dtype).eps * was.abs()
     wrong = (was >= 0) & (was + move < -rounding)
@@ -62,12 +88,36 @@ def overflows(request: Request, replies: Replies) -> dict[int, str]:
     return {int(replies.clients[n]): said for n in beyond}
 
 
-def _variances(request: Request, layout: Layout, width: int) -> Tensor | None:
-    """Where running variances are in an update of this width; None: it is of something else."""
+def _sends_gradients(work: Work) -> bool:
+    """Whether the column `gradient` holds gradients as umbel's works send them."""
+    while isinstance(work, Quantised | ChooseByLoss | Routed):
+        assert work.inner is not None
+        work = work.inner
+    return isinstance(work, Gradient | TrainAndGradient)
+
+
+def _buffers(request: Request, layout: Layout, width: int) -> tuple[int, Tensor] | None:
+    """Where buffers begin and where running variances are in a step of this width.
+
+    None if it is of something else.
+    """
     if isinstance(request.work, SharedTraining):
         shared = parted(layout, request.work.kept)[0]
-        return torch.nonzero(torch.isin(shared, layout.variances))[:, 0]
-    return layout.variances if width == layout.num_values else None
+        variances = torch.nonzero(torch.isin(shared, layout.variances))[:, 0]
+        return int((shared < layout.num_weights).sum()), variances
+    for each in _layouts(request.work, layout):
+        if width == each.num_values:
+            return each.num_weights, each.variances
+    return None
+
+
+def _layouts(work: Work, layout: Layout) -> Iterator[Layout]:
+    """The layouts that a sent model may have, of which a step has the form."""
+    if isinstance(work, Routed):
+        routing = Routing(layout, work.num_experts)
+        yield from (routing.own, routing.layout)
+    else:
+        yield layout
 
 
 def _before(request: Request, replies: Replies, places: Tensor) -> Tensor | None:

@@ -14,7 +14,7 @@ from umbel.checks import QuorumError as QuorumError
 from umbel.client.layout import Layout
 from umbel.engines.bounds import Bounds, Claims
 from umbel.engines.metering import Metered
-from umbel.engines.moving import negative_variances, overflows
+from umbel.engines.moving import moved_by_gradients, negative_variances, overflows
 from umbel.engines.validation import DIVERGED, Limits, bad_values, false_losses, promises
 from umbel.flow import Engine, Replies, Request
 from umbel.reduction import Sums
@@ -122,6 +122,7 @@ class Guarded:
         plausible = _without(replies, values)
         bad = {**replies.refused, **values, **overflows(block, plausible)}
         bad |= negative_variances(block, plausible, self.layout)
+        bad |= moved_by_gradients(block, plausible, self.layout)
         bad |= false_losses(plausible) if self.never_negative else {}
         absent.missing |= set(block.clients.tolist()) - {*replies.clients.tolist(), *bad}
         absent.refused |= bad
