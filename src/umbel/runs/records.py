@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from types import MappingProxyType
@@ -193,6 +194,9 @@ class Record:
         fine = all(value is None or type(value) in (int, float) for value in numbers)
         if not fine or {*map(type, lists[0])} - {int} or {*map(type, lists[1])} - {str}:
             raise TypeError("a value of another type")
+        clients = [*known["missing"], *known["refused"], *known["bounded"]]
+        if not all(map(_is_written, [*numbers, *clients])) or min(clients, default=0) < 0:
+            raise ValueError("a number that no record has")
         return cls(**known, measures=measures)
 
 
@@ -256,6 +260,13 @@ def _with_evaluation(before: Mapping[int, str], more: Mapping[int, str]) -> dict
         if why != said and not said.endswith(EVALUATION + why):
             reasons[client] = f"{said}; {EVALUATION}{why}".removeprefix("; ")
     return dict(sorted(reasons.items()))
+
+
+def _is_written(value: float | None) -> bool:
+    """Whether records are written with such a number: finite, and whole ones within 64 bits."""
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**63
+    return value is None or math.isfinite(value)
 
 
 def _said(value: float) -> str:
