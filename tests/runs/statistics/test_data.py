@@ -17,6 +17,7 @@ from umbel.runs.result import Result
 from umbel.runs.statistics.contenders import contenders, gains
 from umbel.runs.statistics.data import Data
 from umbel.runs.statistics.measures import ACCURACY
+from umbel.runs.tensor_files import reading, tensors_in, write
 
 EXPERIMENT = """
 rounds = 1
@@ -89,6 +90,24 @@ def test_what_a_server_knows_of_clients_elsewhere_is_compared_alone(tmp_path: Pa
         (run.folder.path / "nodes.json").write_text("{}")
     assert Data.of(elsewhere).is_like(Data.of(there))
     assert Data.of(here).is_like(Data.of(elsewhere))
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [None, 3, "a", [1], {"federation": 7}, *({"federation": {"values": v}} for v in (5, ["a"]))],
+    ids=str,
+)
+def test_whatever_a_forged_checkpoint_says_of_its_data_is_compared(
+    forged: Any, tmp_path: Path
+) -> None:
+    plain, other = of_python(tmp_path), of_python(tmp_path)
+    file = other.folder.path / "checkpoint.safetensors"
+    with reading(file, "") as (opened, header):
+        tensors = tensors_in(opened)
+    write(file, tensors, {**header, "made": forged})
+    told = isinstance(forged, dict) and isinstance(forged["federation"], dict)
+    assert Data.of(other).is_like(Data.of(plain)) is not told
+    assert Data.of(plain).is_like(Data.of(other)) is not told
 
 
 @dataclass

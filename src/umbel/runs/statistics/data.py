@@ -13,6 +13,7 @@ from umbel.runs.digests import near
 from umbel.runs.own import OwnData
 from umbel.runs.personal import Personal
 from umbel.runs.result import Result
+from umbel.runs.seals import BROKEN
 from umbel.runs.tensor_files import header_of
 from umbel.summary import few
 
@@ -46,8 +47,9 @@ class Data:
     @classmethod
     def of(cls, run: Result) -> Data:
         """That of a run in a folder. Only the header of its checkpoint is read."""
-        made = header_of(run.folder.file("checkpoint.safetensors")).get("made", {})
-        experiment, traits = run.experiment, made.get("federation", {})
+        made = header_of(run.folder.file("checkpoint.safetensors")).get("made")
+        said = made.get("federation") if isinstance(made, dict) else None
+        experiment, traits = run.experiment, said if isinstance(said, dict) else {}
         if over_flower(run.folder.path):
             traits = {name: traits[name] for name in TOLD if name in traits}
         return cls(experiment.scenario, experiment.personal, traits)
@@ -78,7 +80,10 @@ def _fraction(personal: Personal | None) -> float | None:
 
 
 def _alike(name: str, one: Any, other: Any) -> bool:
-    return near(one, other) if name == VALUES else bool(one == other)
+    try:
+        return near(one, other) if name == VALUES else bool(one == other)
+    except BROKEN:  # a forged checkpoint may say anything
+        return False
 
 
 def warn_of_others(runs: Iterable[Result]) -> None:
