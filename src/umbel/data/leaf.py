@@ -46,7 +46,7 @@ class Leaf:
                     x.append(np.rint(255 * pixels).astype(np.uint8).reshape(-1, 1, SIDE, SIDE))
                     y.append(labels)
                     owners += [writer] * len(labels)
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
+            except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError) as error:
                 reason = f"{type(error).__name__}: {error}"
                 what = "not a file of FEMNIST as LEAF writes it"
                 raise UsageError(f"{file}: {what}: {reason}") from None

@@ -134,6 +134,9 @@ def test_without_the_data_or_without_writers_the_error_says_so(
         lambda content: content["user_data"]["f0003_42"]["y"].pop(),
         lambda content: content["user_data"]["f0003_42"]["x"][0].pop(),
         lambda content: content["user_data"]["f0003_42"]["y"].__setitem__(0, 62),
+        lambda content: content["user_data"]["f0003_42"]["x"][0].__setitem__(0, 10**400),
+        lambda content: content["user_data"]["f0003_42"]["y"].__setitem__(0, 10**400),
+        lambda content: content.update(users=[9, 9], user_data=[]),
     ],
 )
 def test_a_bad_file_of_leaf_is_named(
