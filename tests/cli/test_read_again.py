@@ -147,12 +147,13 @@ def test_seeds_with_a_gap_are_no_command(umbel: Shell) -> None:
 
 
 def test_names_of_methods_stay_whole_in_csv_and_are_no_formulas() -> None:
-    table = Sheet(("method", "accuracy"), (("a±b", "0.9±0.1"), ("=1+1", "0.8±0.1")))
+    rows_of = ("a±b", "0.9±0.1", "1"), ("=1+1", "0.8±0.1", "-1")
+    table = Sheet(("method", "accuracy", "own;=1"), rows_of)
     rows: Sequence[list[str]] = list(csv.reader(io.StringIO(table.csv)))
     assert rows == [
-        ["method", "accuracy", "accuracy std"],
-        ["a±b", "0.9", "0.1"],
-        ["'=1+1", "0.8", "0.1"],
+        ["method", "accuracy", "accuracy std", "own;'=1"],
+        ["a±b", "0.9", "0.1", "1"],
+        ["'=1+1", "0.8", "0.1", "-1"],
     ]
 
 

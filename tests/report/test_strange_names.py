@@ -29,7 +29,7 @@ from umbel.runs.records import Record
 from umbel.runs.rows import Table, formula_again, no_formula
 
 STRANGE = (
-    *("=cmd|' /C calc'!A0", "+1", "-2+3", "@SUM(A1)", "'=twice", "''", "a,b;c"),
+    *("=cmd|' /C calc'!A0", "+1", "-2+3", "@SUM(A1)", "'=twice", "''", "a,b;c", "x;=1+1;y"),
     *("[/a]", "[red]x", "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>'),
     *("a\nb", "\x1b[31mred\x1b[2J", "\u202egnp", "\x9b31m", "\ttab", "\r=1", "$x$", "_a", "é ß"),
 )
@@ -78,6 +78,20 @@ def test_the_rows_of_clients_are_cells_and_no_formulas(strange: RunFolder, umbel
     assert set(package.load(strange.path).clusters) == set(STRANGE)
     tables, _ = umbel("show", str(strange.path), "--json", "--rows", "clients")
     assert [row["client"] for row in json.loads(tables)] == [*STRANGE]
+
+
+def begins(text: str) -> list[str]:
+    """What begins a cell, whatever a spreadsheet takes for the end of the cell before."""
+    return [cell for cell in re.split("[;\t\r\n]", text) if cell[:1] in ("=", "+", "-", "@")]
+
+
+@pytest.mark.parametrize("text", [*STRANGE, ";\t'=1", "a\n-b", "\t\r\n;=1", ";'';'-", "a;\n\nb"])
+def test_no_part_of_a_cell_is_a_formula(text: str) -> None:
+    assert begins(no_formula(text)) == []
+    assert formula_again(no_formula(text)) == text
+    table = Table(("a", text), ({"a": 1, text: text},))
+    head, row = csv.reader(io.StringIO(table.to_csv()))
+    assert begins(head[1]) == begins(row[1]) == []
 
 
 @pytest.mark.parametrize("text", STRANGE)

@@ -63,7 +63,7 @@ class Sheet:
         heads: list[str] = []
         for place, head in enumerate(self.heads):
             heads += [head, f"{head} std"] if place in parted else [head]
-        writer.writerow(heads)
+        writer.writerow(map(no_formula, heads))
         for row in self.rows:
             cells: list[str] = []
             for place, cell in enumerate(row):

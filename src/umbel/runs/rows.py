@@ -15,8 +15,11 @@ from umbel.checks import UsageError, printable
 from umbel.notebooks import cut
 from umbel.summary import counted, few
 
-FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""First characters that make a spreadsheet read a text as a formula."""
+FORMULA = re.compile("^(?='*[-=+@\t\r\n])|(?<=[;\t\r\n])(?='*[-=+@])")
+"""Where spreadsheets may read a formula: they may take semicolons and tabs for ends of cells."""
+
+QUOTED = re.compile("^'(?='*[-=+@\t\r\n])|(?<=[;\t\r\n])'(?='*[-=+@])")
+"""The quotes that `no_formula` puts there."""
 
 ACTING = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Characters that terminals act on although JSON may contain them unescaped."""
@@ -89,7 +92,7 @@ class Table:
         """A line of names and a line a row; nothing between two commas is a value not known."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self.columns)
+        writer.writerow(map(_cell, self.columns))
         writer.writerows([_cell(row[name]) for name in self.columns] for row in self.rows)
         return text.getvalue()
 
@@ -107,10 +110,13 @@ def _cell(value: Value) -> Value:
 
 
 def no_formula(text: str) -> str:
-    """A text for a cell of CSV, which no spreadsheet takes for a formula: a quote comes first."""
-    return f"'{text}" if text.lstrip("'")[:1] in FORMULAS else text
+    """A text for a cell of CSV, of which no spreadsheet takes any part for a formula.
+
+    A quote comes before each part that looks like one.
+    """
+    return FORMULA.sub("'", text)
 
 
 def formula_again(cell: str) -> str:
     """The inverse of `no_formula`."""
-    return cell[1:] if cell[:1] == "'" and cell.lstrip("'")[:1] in FORMULAS else cell
+    return QUOTED.sub("", cell)
