@@ -38,7 +38,7 @@ from umbel.data.sources import Sources
 from umbel.flow import Request, Rows
 from umbel.flower import Settings, messages, serve
 from umbel.flower.client import Node
-from umbel.flower.discovery import Meeting
+from umbel.flower.discovery import CLAIMED, Meeting
 from umbel.flower.exchange import HELLO, WORK
 from umbel.flower.expectation import Expectation, model_name
 from umbel.flower.greeting import SiteForm
@@ -370,6 +370,21 @@ def test_two_nodes_with_one_client_are_told_of_and_the_first_has_it(
     meeting = Meeting(site(tmp_path, clients(["a"]), clients(["a", "b"])), 5.0)
     assert meeting.gather(2, 0.6) == {"a": 1, "b": 2}
     assert caplog.messages == ["node 2: client 'a' is another node's, which brought the name first"]
+
+
+def test_what_a_node_says_of_itself_stays_noted_whatever_it_ends_in(tmp_path: Path) -> None:
+    app = ClientApp()
+
+    @app.query("hello")
+    def hello(message: Message, context: Context) -> Message:  # noqa: ARG001
+        return Message(messages.refusal(RefusedError(f"this is{CLAIMED}")), reply_to=message)
+
+    grid = site(tmp_path, clients(["a"]), clients(["b"]))
+    grid.apps = {**grid.apps, 2: app}
+    meeting = Meeting(grid, 5.0)
+    assert meeting.gather(1, 0.1) == {"a": 1}
+    meeting.look_around()
+    assert meeting.owners.refused == {"node 2": f"left out: this is{CLAIMED}"}
 
 
 def test_a_damaged_file_of_owners_is_said_to_be_one(tmp_path: Path) -> None:

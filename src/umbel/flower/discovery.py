@@ -290,7 +290,7 @@ class Meeting:
                 why = named_clients(taken[node]) + CLAIMED
                 if self.owners.refuse(who, why):
                     log.warning("%s: %s", self.named(node), why)
-            elif self.owners.refused.get(who, "").endswith(CLAIMED):
+            elif node not in self.left_out and self.owners.refused.get(who, "").endswith(CLAIMED):
                 del self.owners.refused[who]  # the names are its own by now
         self.owners.write()
 
