@@ -240,6 +240,20 @@ def test_clients_that_are_often_away_find_their_cluster_in_the_end(send: Any) ->
     assert record.ari == 1
 
 
+def test_a_query_that_nobody_answers_changes_nothing() -> None:
+    method = CFLGP(2, patience=1)
+    likeness = torch.tensor([[1.0, 0.0], [1.0, 0.5], [-1.0, 0.0], [-1.0, 0.5]])
+    whole = {"features": (likeness, likeness), "counts": torch.ones(4, 2).long(), "queries": 2}
+    before = state(labels=torch.tensor([0, 0, 1, 1]), **whole)
+    flow = method.round(before, context(range(4), 4, 2, number=9))
+    requested(flow)
+    nobody = torch.zeros(0)
+    flow.send(Replies(nobody.long(), {"gradient": torch.zeros(0, 2), "num_examples": nobody}))
+    after = answered(flow, [], feature=likeness[:0])
+    assert (after.stopped, after.queries) == (False, 2)
+    assert after.anchors.equal(before.anchors)
+
+
 def test_a_silent_client_stays_where_it_is_though_its_whole_feature_is_like_anothers() -> None:
     method = CFLGP(2)
     likeness = torch.tensor([[1.0, 0.0], [1.0, 0.5], [-1.0, 0.0], [-1.0, 0.5]])

@@ -72,6 +72,20 @@ def test_the_seven_clients_of_figure_1_merge_in_the_papers_order() -> None:
     assert state.last_merge == 3
 
 
+def test_rounds_that_nobody_answers_are_no_rounds_without_a_merge() -> None:
+    algorithm, everyone = FLACC(n_sep=2), [0, 1]
+    opposed, state = directions(0, 180), start(algorithm, 2)
+    for number in range(6):
+        flow = algorithm.round(state, context(everyone, 2, 2, number))
+        requested(flow)
+        state = answered(flow, [], update=opposed[:0], num_examples=[])
+    assert not state.separated
+    for number in (6, 7, 8):
+        assert not state.separated
+        state = play(algorithm, state, number, everyone, opposed)
+    assert state.separated
+
+
 def test_one_round_of_figure_1_with_enough_merges_does_it_all() -> None:
     algorithm = FLACC(n_merge=10)
     state = play(algorithm, start(algorithm, 7), 0, list(range(7)), FIG_1)

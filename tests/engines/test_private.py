@@ -130,6 +130,21 @@ def test_noise_that_hides_everything_to_rounding_has_an_epsilon() -> None:
     assert Privacy(clip=1.0, noise_multiplier=1e100).epsilon(1) == 0
 
 
+def test_epsilon_is_known_at_both_ends_of_what_is_allowed() -> None:
+    assert Privacy(clip=1.0, noise_multiplier=1e200).epsilon(10**9) == 0
+    assert Privacy(clip=1.0, noise_multiplier=1e-200).epsilon(1) == math.inf
+    assert Privacy(clip=1.0, noise_multiplier=1e-100).epsilon(1) > 1e200
+
+
+def test_newcomers_are_assigned_without_the_noise_of_training() -> None:
+    run = Run(FedAvg(), blobs(), mlp(), privacy=PRIVACY)
+    *_, (state, _) = run.rounds(1)
+    newcomers = blobs([20] * 2)
+    assigned = replace(run, federation=newcomers).assign(state)
+    open_ = replace(run, federation=newcomers, privacy=Privacy()).assign(state)
+    assert assigned.scores.equal(open_.scores)
+
+
 def test_epsilon_is_that_of_a_library_that_composes_losses() -> None:
     accounting = pytest.importorskip("dp_accounting")
     accountant = pytest.importorskip("dp_accounting.pld").PLDAccountant()

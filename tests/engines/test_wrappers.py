@@ -8,10 +8,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
 from tests.federations import SIZES, blobs, mlp
-from umbel.algorithms import FedAvg, Oracle, PerFedAvg
+from umbel.algorithms import PACFL, FedAvg, Oracle, PerFedAvg
+from umbel.algorithms.pacfl import PACFLState
 from umbel.checks import UsageError
+from umbel.client.net import Net
 from umbel.client.work import (
     MEMORY,
     ChooseByLoss,
@@ -21,6 +24,7 @@ from umbel.client.work import (
     MixtureTraining,
 )
 from umbel.client.work.base import Cost
+from umbel.data.federation import Federation
 from umbel.engines import Sequential
 from umbel.engines.faults import Faults, Faulty
 from umbel.engines.metering import Metered, Spent
@@ -168,6 +172,17 @@ def test_without_a_quorum_nobody_need_answer_but_not_all_may_diverge(engine: Seq
     message = r"0 of 6 clients .* without one nothing can be learned: 6 were refused"
     with pytest.raises(QuorumError, match=message):
         guard.send(request())
+
+
+def test_a_row_of_one_line_gets_a_wrong_shape_as_well() -> None:
+    x = np.arange(8, dtype=np.float32).reshape(8, 1)
+    federation = Federation.from_arrays({name: (x, np.arange(8) % 2) for name in "abcd"})
+    faults, limits = Faults(wrong_shape=1.0), Limits(quorum=0)
+    method = PACFL(num_clusters=2, num_vectors=1)
+    run = Run(method, federation, Net(lambda: nn.Linear(1, 2)), faults=faults, limits=limits)
+    ((state, _),) = run.rounds(1)
+    assert isinstance(state, PACFLState)
+    assert not state.placed.any()
 
 
 @pytest.mark.parametrize("fault", ["drop", "late", "not_finite", "wrong_shape", "huge"])

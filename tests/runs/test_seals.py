@@ -248,9 +248,13 @@ def test_other_clients_under_the_same_settings_are_told(run: RunFolder) -> None:
     federation = there.scenario.build(there.seed, package.Sources.default())
     renamed = replace(federation, names=tuple("abcdefgh"))
     run.file("clusters.csv").unlink()
-    opened = replace(there.open(package.Sources.default()), federation=renamed)
-    with pytest.raises(UsageError, match="of another run: names of clients: changed; undo that"):
-        list(package.runs.execution.advance(run, opened))
+    for other, said in (
+        (renamed, "names of clients: changed"),
+        (replace(federation, groups=None), "planted groups: removed"),
+    ):
+        opened = replace(there.open(package.Sources.default()), federation=other)
+        with pytest.raises(UsageError, match=f"of another run: {said}; undo that"):
+            list(package.runs.execution.advance(run, opened))
 
 
 def test_one_label_that_has_changed_is_told(run: RunFolder) -> None:

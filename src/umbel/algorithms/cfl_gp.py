@@ -195,6 +195,8 @@ class CFLGP(Algorithm[CFLGPState]):
         turn = state.queries % self.num_clusters
         local = self.local.at_round(ctx.round)
         answer = yield from self._features(state.models[turn], state, ctx.everyone, local)
+        if not len(answer.clients):  # nobody answered, which a quorum of 0 allows
+            return state
         counts = state.counts.clone()
         counts[answer.clients, turn] += 1
         rate = 1 / counts[answer.clients, turn].to(answer.feature.dtype)

@@ -116,7 +116,9 @@ class FLACC(Algorithm[FLACCState]):
             trained = yield from train_with_gradient(theta, ctx, self.local)
             directions = trained.gradient
         if not len(trained.clients):  # nobody answered, which a quorum of 0 allows
-            silent = replace(state, merges=0, best_cross=nan)
+            # Such a round is none without a merge: nothing could merge in it.
+            last_merge = state.last_merge + 1
+            silent = replace(state, last_merge=last_merge, merges=0, best_cross=nan)
             return _forget(silent, ctx.round - self.memory)
         # Buffers such as running statistics carry no information about a client's direction.
         directions = directions[:, : ctx.layout.num_weights]

@@ -77,13 +77,19 @@ class Privacy(Settings):
         return _epsilon(tuple(sorted(counts.items())), self.delta) if counts else 0.0
 
 
+LARGEST_DISTANCE = 1e150
+"""Distances of which the square, about twice the epsilon, is a number of double precision."""
+
+
 @cache
 def _epsilon(releases: tuple[tuple[float, int], ...], delta: float) -> float:
     """The epsilon of releases, given as pairs of a noise multiplier and a number of updates."""
     from scipy.optimize import brentq
 
     # Distance of two updates, in standard deviations of the noise, over all releases.
-    apart = math.sqrt(sum(count * (2 / noise) ** 2 for noise, count in releases))
+    apart = math.hypot(*(2 * math.sqrt(count) / noise for noise, count in releases))
+    if apart == 0 or apart > LARGEST_DISTANCE:
+        return 0.0 if apart == 0 else math.inf
 
     def beyond(epsilon: float) -> float:
         return _log_delta(epsilon, apart) - math.log(delta)

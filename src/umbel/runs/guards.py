@@ -72,8 +72,11 @@ def asked(run: Run, flow: Flow[T], lack: str) -> T:
     """The result of a flow beside the rounds of a run, which has no record to name the absent.
 
     A warning names the clients without a usable reply, and why; `lack` says what became of them.
+    They answer from all of their training examples, and without the noise that is for training.
     """
-    guard = Guarded(run.clients, run.limits.unbounded)
+    plain = run.divided is run.federation and run.privacy.clip is None
+    whole = run if plain else replace(run, personal=None, privacy=Privacy())
+    guard = Guarded(whole.clients, run.limits.unbounded)
     found = drive(flow, guard)
     missing, refused, _ = guard.take()
     reasons = dict.fromkeys(missing, "did not answer") | refused

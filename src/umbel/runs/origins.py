@@ -65,7 +65,7 @@ def _changes(was: Origin, now: Origin) -> list[str]:
     changes = [*experiment_changes(was, now["experiment"])]
     there, here = was["federation"], now["federation"]
     changes += [
-        f"{name}: changed" if isinstance(value, str) else f"{name} was {there[name]} and is {value}"
+        _change(name, there[name], value)
         for name, value in here.items()
         if name not in ("values", FORMER)
         and there.get(name, value) not in (value, here[FORMER if name == GROUPS else name])
@@ -76,6 +76,14 @@ def _changes(was: Origin, now: Origin) -> list[str]:
     if was_frozen and was_frozen != is_frozen:
         changes.append("frozen values of the network: changed")
     return changes
+
+
+def _change(name: str, was: object, now: object) -> str:
+    """What became of a fact; digests, which are texts, say nothing to a reader."""
+    if was is None or now is None:
+        return f"{name}: {'added' if was is None else 'removed'}"
+    digest = isinstance(was, str) or isinstance(now, str)
+    return f"{name}: changed" if digest else f"{name} was {was} and is {now}"
 
 
 def experiment_changes(was: Origin, now: Mapping[str, Any]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from time import perf_counter
@@ -263,13 +263,12 @@ class Run(Settings):
         The run's federation is one of newcomers: `replace(run, federation=newcomers)`. An engine
         object of your own must hold the newcomers, too. `rounds` is how many led to the state:
         where learning rates decay, newcomers are compared at that of the last. A client without a
-        usable reply is left out, and a warning names it.
+        usable reply is left out, and a warning names it. `privacy` is for training: no noise here.
         """
         check(argument("rounds", rounds, int) >= 1, "rounds", rounds, "1 or more")
         check_judged(state, self.net)
         everyone = self.context(rounds - 1, rounds).everyone
-        whole = self if self.divided is self.federation else replace(self, personal=None)
-        found = asked(whole, self.algorithm.assign(state, everyone), "not assigned to a cluster")
+        found = asked(self, self.algorithm.assign(state, everyone), "not assigned to a cluster")
         return as_assigned(found, everyone)
 
     def scores(self, state: State, context: Context, on: Judged = "test") -> ClientScores:
