@@ -201,6 +201,11 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         "    return fails(targets, predictions) if len(targets) else np.ones('secret')\n"
         "def within(targets, predictions):\n"
         "    return np.loadtxt(['secret'])\n"
+        "def in_place(targets, predictions):\n"
+        "    targets *= 0\n"
+        "    predictions += 1\n"
+        "    return float(predictions.mean())\n"
+        "again = in_place\n"
         "number = 3\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
@@ -217,6 +222,15 @@ def test_ones_own_gets_targets_and_probabilities(own: str) -> None:
     assert found(CLASSIFICATION, outputs, y, name)[name] == 201
     assert found(BINARY, outputs, y[:, None].expand(3, 2), name)[name] == 202
     assert found(OWN, outputs, outputs, name)[name] == 202
+
+
+@pytest.mark.parametrize("objective", [REGRESSION, BINARY, OWN])
+def test_ones_own_that_computes_in_place_changes_nothing(own: str, objective: Objective) -> None:
+    outputs, y = torch.zeros(3, 1, dtype=torch.double), torch.ones(3, 1, dtype=torch.double)
+    first, second = found(objective, outputs, y, f"{own}:in_place", f"{own}:again").values()
+    assert first == second
+    assert (y == 1).all()
+    assert (outputs == 0).all()
 
 
 def test_ones_own_that_fails_is_named_without_what_it_says(own: str) -> None:

@@ -72,6 +72,22 @@ def test_an_accuracy_outside_0_and_1_is_refused_before_the_first_round() -> None
     make_engine(umbel.Net(lambda: nn.Linear(3, 1), clipped), federation)
 
 
+@pytest.mark.parametrize("what", ["outputs", "y"])
+@pytest.mark.parametrize("name", ["losses", "correct"])
+def test_an_objective_that_writes_in_what_it_is_given_is_refused(name: str, what: str) -> None:
+    def writes(outputs: Tensor, y: Tensor) -> Tensor:
+        return (
+            _distance(outputs.clamp_(0, 1), y)
+            if what == "outputs"
+            else _distance(outputs, y.neg_())
+        )
+
+    functions = {"losses": _distance, "correct": lambda o, y: _distance(o, y) < 1, name: writes}
+    net = umbel.Net(lambda: nn.Linear(3, 1), Objective(**functions))
+    with pytest.raises(umbel.UsageError, match=f"^objective.{name} writes in {what}, .* a copy"):
+        make_engine(net, clients(numbers(12, 3), numbers(12, 1)))
+
+
 def _right(outputs: Tensor, y: Tensor) -> Tensor:
     return outputs.argmax(1) == y
 

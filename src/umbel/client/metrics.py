@@ -163,16 +163,18 @@ def _own(name: str, found: Predictions) -> float:
         pass
     except TypeError as error:
         raise UsageError(f"metrics: {name!r} does not take (targets, predictions)") from error
+    # The federation holds the targets, and other metrics of the client use both.
+    given = found.targets.copy(), found.values.copy()
     try:
-        value = function(found.targets, found.values)
+        value = function(*given)
     except Exception as error:
         what = f"{name!r} raised {type(error).__name__}{_place(error, function)}"
         raise UsageError(f"metrics: {what}") from error
     try:
         return float(value)
     except Exception as error:
-        given = "None" if value is None else kind_of(value)
-        raise UsageError(f"metrics: {name!r} gave {given}, which is no number") from error
+        got = "None" if value is None else kind_of(value)
+        raise UsageError(f"metrics: {name!r} gave {got}, which is no number") from error
 
 
 def _place(error: Exception, function: Callable[..., Any]) -> str:

@@ -5,10 +5,13 @@ Errors that the user's own objective raises are reported as the objective's, not
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from umbel.checks import UsageError, check
+from umbel.client.constants import same
 from umbel.client.objectives import Objective
 from umbel.engines.explained import in_a_line
 from umbel.summary import counted
@@ -29,8 +32,8 @@ def check_objective(objective: Objective, outputs: Tensor, y: Tensor, scaling: s
         _check_numbers(name, values, outputs, y, scaling)
         kind = values.dtype if values.is_floating_point() else torch.float64
         rtol = max(1e-3, 8 * torch.finfo(kind).eps)  # half precision rounds more than 1e-3
-        same = torch.allclose(values.double(), alone.double(), rtol, atol=1e-6, equal_nan=True)
-        if not same:
+        equal = torch.allclose(values.double(), alone.double(), rtol, atol=1e-6, equal_nan=True)
+        if not equal:
             raise UsageError(
                 f"objective.{name}: the value of an example depends on the others"
                 + _why(name, outputs, y)
@@ -52,8 +55,9 @@ def check_accuracy(objective: Objective, outputs: Tensor, y: Tensor) -> None:
 
 def values_of(objective: Objective, name: str, outputs: Tensor, y: Tensor) -> Tensor:
     """What `losses` or `correct` gives: (B,). Raises `UsageError` that names it where it fails."""
+    given = outputs.clone(), y.clone()
     try:
-        values = getattr(objective, name)(outputs, y)
+        values = getattr(objective, name)(*given)
     except UsageError:
         raise
     except Exception as error:
@@ -62,8 +66,19 @@ def values_of(objective: Objective, name: str, outputs: Tensor, y: Tensor) -> Te
     shape = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
     expected = f"one value an example: {(len(y),)} for {counted(len(y), 'example')}"
     check(shape == (len(y),), f"objective.{name}", shape, expected)
+    _check_unchanged(name, given, (outputs, y))
     found: Tensor = values
     return found
+
+
+def _check_unchanged(name: str, given: Sequence[Tensor], before: Sequence[Tensor]) -> None:
+    """Refuse a function that writes in outputs or y, which others compute with after it."""
+    for what, now, was in zip(("outputs", "y"), given, before, strict=True):
+        if not same(now, was):
+            raise UsageError(
+                f"objective.{name} writes in {what}, with which metrics compute after it: let it "
+                f"compute with a copy, as by {what} - 1 in place of {what}.sub_(1)"
+            )
 
 
 def _check_numbers(name: str, values: Tensor, outputs: Tensor, y: Tensor, scaling: str) -> None:
