@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from tests.shell import Shell
 from umbel.algorithms import CFLGP, RandomClusters, Sharing
 from umbel.checks import UsageError
 from umbel.data.sources import Sources
+from umbel.method import Algorithm, Averaging, Context, Flow, LocalTraining, Setup, State, federate
 from umbel.runs.another import check_same
 from umbel.runs.config import read
 from umbel.runs.control import control, controls
@@ -26,6 +28,40 @@ def made(name: str, folder: Path, *settings: str) -> RunFolder:
     for _ in execute(run, Sources.default()):
         pass
     return run
+
+
+@dataclass(frozen=True)
+class Halves(Algorithm[State]):
+    """FedAvg in two halves, with names of its own for its training."""
+
+    training: LocalTraining = field(default_factory=lambda: LocalTraining(lr=0.05))
+    averaging: Averaging = field(default_factory=Averaging)
+
+    def init(self, setup: Setup) -> State:
+        return State(setup.copies(2), torch.arange(setup.num_clients) % 2)
+
+    def round(self, state: State, ctx: Context) -> Flow[State]:
+        return federate(state, ctx, self.training, self.averaging)
+
+
+@dataclass(frozen=True)
+class Around(Algorithm[State]):
+    """Another method, as it is."""
+
+    inside: Halves = field(default_factory=Halves)
+
+    def init(self, setup: Setup) -> State:
+        return self.inside.init(setup)
+
+    def round(self, state: State, ctx: Context) -> Flow[State]:
+        return self.inside.round(state, ctx)
+
+
+@dataclass(frozen=True)
+class Twice(Halves):
+    """Has a second training."""
+
+    late: LocalTraining = field(default_factory=LocalTraining)
 
 
 def test_a_control_differs_from_the_run_in_who_is_in_which_cluster_alone(tmp_path: Path) -> None:
@@ -60,6 +96,23 @@ def test_methods_that_step_by_other_than_means_of_gradients_have_no_control(tmp_
         "cfl-gp-digits", tmp_path, send, 'algorithm.reduction="sum"', "algorithm.patience=9"
     )
     assert controls([ifca, sums]) == []
+
+
+@pytest.mark.parametrize("kind", ["Halves", "Around"])
+def test_the_only_training_of_a_method_of_ones_own_is_found(tmp_path: Path, kind: str) -> None:
+    run = made("fedavg-digits", tmp_path, f"algorithm={{name = 'tests.runs.test_control:{kind}'}}")
+    ((found,),) = controls([run])
+    assert isinstance(found.algorithm, RandomClusters)
+    assert found.algorithm.local.lr == 0.05
+
+
+def test_a_method_without_a_control_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = "algorithm={name = 'tests.runs.test_control:Twice'}"
+    assert controls([made("fedavg-digits", tmp_path, own)]) == []
+    (said,) = caplog.messages
+    assert said.startswith("fedavg-digits has no control: it has no field that is a LocalTraining")
 
 
 def test_a_control_of_other_settings_is_to_be_removed(tmp_path: Path) -> None:

@@ -6,10 +6,11 @@ models and not from the choice of the clients in each cluster.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from umbel.runs.folder import RunFolder
 from umbel.runs.sweep import CONTROL
 from umbel.server.aggregation import Averaging
 
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
 KEY, VALUE = CONTROL
 
 
@@ -29,7 +33,7 @@ def controls(folders: Iterable[RunFolder]) -> list[list[Experiment]]:
     """The controls of finished runs, those of each method together.
 
     A method has controls if, under some seed, it found more than one cluster and fewer than there
-    are clients.
+    are clients. If its local training can't be that of a control, a warning says so.
     """
     ordered = sorted(folders, key=lambda folder: folder.experiment.name)
     groups = [[*each] for _, each in groupby(ordered, key=lambda folder: folder.experiment.name)]
@@ -43,7 +47,7 @@ def control(folder: RunFolder) -> Experiment:
     of the run.
     """
     experiment = folder.runnable
-    around, method = method_of(experiment.algorithm), innermost(experiment.algorithm)
+    around, method = method_of(experiment.algorithm), _trainer(experiment.algorithm)
     averaging = getattr(method, "averaging", None)
     sizes = _sizes(folder)
     algorithm: Algorithm[Any] = RandomClusters(
@@ -64,12 +68,19 @@ def control(folder: RunFolder) -> Experiment:
 
 
 def _has_one(folders: Sequence[RunFolder]) -> bool:
-    """Whether these runs, which differ in their seed, are of a method with clusters."""
-    method = innermost(folders[0].runnable.algorithm)
-    if isinstance(method, RandomClusters) or _training(method) is None:
-        return False
+    """Whether these runs, which differ in their seed, are of a method that gets a control."""
+    method = _trainer(folders[0].runnable.algorithm)
     sizes = (_sizes(folder) for folder in folders)
-    return any(1 < len(each) < sum(each) for each in sizes)
+    if isinstance(method, RandomClusters) or not any(1 < len(each) < sum(each) for each in sizes):
+        return False
+    if _steps_by_no_mean(method):
+        why = "its steps are not means of gradients, as those of random clusters are"
+    elif _training(method) is None:
+        why = "it has no field that is a LocalTraining, or several and none named local"
+    else:
+        return True
+    log.warning("%s has no control: %s", folders[0].experiment.name, why)
+    return False
 
 
 def _sizes(folder: RunFolder) -> tuple[int, ...]:
@@ -78,19 +89,41 @@ def _sizes(folder: RunFolder) -> tuple[int, ...]:
     return tuple(sorted((int(count) for count in counts if count), reverse=True))
 
 
-def _training(method: Algorithm[Any]) -> LocalTraining | None:
-    """The local training of a method; None if it is not in the form that umbel's methods use.
+def _trainer(algorithm: Algorithm[Any]) -> Algorithm[Any]:
+    """The method itself, or the one within it that has the local training."""
+    method = innermost(algorithm)
+    within = _values(method, Algorithm)
+    return method if _local(method) or len(within) != 1 else _trainer(within[0])
 
-    If clients send a gradient for the server's step, it is one plain step on as many examples. It
-    is also None if the server's step is not a mean over a cluster, so that the control's steps
-    would have other lengths: with sums of gradients, and with IFCA's division by the number of all
-    clients.
+
+def _local(method: Algorithm[Any]) -> LocalTraining | None:
+    """The local training in the field `local`, or in the only field that holds one."""
+    found, named = _values(method, LocalTraining), getattr(method, "local", None)
+    if isinstance(named, LocalTraining):
+        return named
+    return found[0] if len(found) == 1 else None
+
+
+def _values(method: Algorithm[Any], kind: type[T]) -> list[T]:
+    values = (getattr(method, field.name) for field in fields(method))
+    return [value for value in values if isinstance(value, kind)]
+
+
+def _steps_by_no_mean(method: Algorithm[Any]) -> bool:
+    """Whether the server's step is not a mean over a cluster, unlike that of the control.
+
+    So it is with sums of gradients, and with IFCA's division by the number of all clients.
     """
-    local, sent = getattr(method, "local", None), getattr(method, "gradient", None)
     gradients = getattr(method, "send", None) == "gradient"
-    no_mean = gradients and (isinstance(method, IFCA) or getattr(method, "reduction", "") == "sum")
-    if not isinstance(local, LocalTraining) or no_mean:
-        return None
-    if gradients and isinstance(sent, Gradient):
+    return gradients and (isinstance(method, IFCA) or getattr(method, "reduction", "") == "sum")
+
+
+def _training(method: Algorithm[Any]) -> LocalTraining | None:
+    """The local training of a method; None if it is not known.
+
+    If clients send a gradient for the server's step, it is one plain step on as many examples.
+    """
+    local, sent = _local(method), getattr(method, "gradient", None)
+    if local and getattr(method, "send", None) == "gradient" and isinstance(sent, Gradient):
         return replace(local, steps=1, batch_size=sent.batch_size)
     return local
