@@ -104,6 +104,14 @@ def check(holds: bool, field: str, value: object, expected: str) -> None:
         raise UsageError(f"{field}: {shown(value)} is not {expected}")
 
 
+def check_returned(recipe: object, built: object, kind: type, named: str) -> None:
+    """Raise `UsageError` unless the `build` of a recipe has returned a value of this kind."""
+    if not isinstance(built, kind):
+        got = "None" if built is None else kind_of(built)
+        hint = ": does it end by return?" if built is None else ""
+        raise UsageError(f"{type(recipe).__name__}.build returned {got}, not {named}{hint}")
+
+
 @contextmanager
 def within(path: str, names: Container[str]) -> Iterator[None]:
     """Put this path before a refusal, raised inside, that begins with one of these fields."""

@@ -232,7 +232,7 @@ class Transposed(nn.Module):
             CLASSIFICATION,
             numbers(12, 6),
             LABELS,
-            r"changes the buffer running.*Net\(\.\.\., moving=\['running'\]\)",
+            r"buffer running.*Net\(\.\.\., moving=\['running'\]\), or moving = .'running'.",
         ),
         (
             Shifting,

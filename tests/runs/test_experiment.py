@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 from torch import nn
 
 import umbel
+from tests.engines.modules import OwnStatistics
 from tests.federations import blobs, mlp
 from umbel.algorithms import CFLGP, FLACC, FLHC, IFCA, FedAvg, FedEM, FedProx, Sattler
 from umbel.algorithms.base import Algorithm
@@ -21,7 +23,7 @@ from umbel.data.sources import Sources
 from umbel.engines.faults import Faults
 from umbel.engines.validation import Limits
 from umbel.engines.wrappers import QuorumError
-from umbel.networks import MLP
+from umbel.networks import MLP, Model
 from umbel.runs.budget import Budget
 from umbel.runs.experiment import Experiment
 from umbel.runs.records import Record
@@ -73,6 +75,47 @@ def test_clients_of_a_scenario_of_ones_own_may_be_another_thing_than_their_numbe
     experiment = Experiment(Hospitals(clients), MLP((4,)), IFCA(num_clusters=3, local=LOCAL))
     run = experiment.open(Sources.default())
     assert [record.round for _, record in run.rounds(1)] == [0]
+
+
+@dataclass(frozen=True)
+class Misbuilt(Hospitals):
+    """Returns the clients' examples."""
+
+    def build(self, seed: int, sources: Sources) -> Any:
+        return [super().build(seed, sources)]
+
+
+@dataclass(frozen=True)
+class Unbuilt(Model):
+    """Forgets to return its module."""
+
+    def build(self, input_shape: Sequence[int], num_outputs: int) -> Any:
+        nn.Linear(input_shape[0], num_outputs)
+
+
+@dataclass(frozen=True)
+class Centring(Model):
+    """Has a statistic of its own."""
+
+    moving = ("running",)
+
+    def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:  # noqa: ARG002
+        return OwnStatistics()
+
+
+def test_what_a_build_of_ones_own_returns_is_checked() -> None:
+    method = FedAvg(LOCAL)
+    with pytest.raises(UsageError, match=r"^Misbuilt.build returned a list, not a Federation$"):
+        Experiment(Misbuilt(), MLP((4,)), method).open(Sources.default())
+    with pytest.raises(UsageError, match=r"^Unbuilt.build returned None, not an nn.Module: does"):
+        Experiment(Hospitals(), Unbuilt(), method).open(Sources.default())
+
+
+def test_a_model_of_ones_own_names_the_buffers_that_training_changes() -> None:
+    run = Experiment(Hospitals(), Centring(), FedAvg(LOCAL)).open(Sources.default())
+    assert [entry.name for entry in run.net.layout.rest] == ["running"]
+    ((state, _),) = run.rounds(1)
+    assert run.net.layout.tensors(state.models[0])["running"].abs().min() > 0
 
 
 def make_run(**changes: object) -> Run:

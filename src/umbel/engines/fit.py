@@ -207,8 +207,9 @@ def _check_constants(net: Net, moved: list[str], replaced: list[str]) -> None:
     if moved:
         raise UsageError(
             f"Net: training changes the buffer {moved[0]}, which is taken for a constant: if it "
-            f"holds floating-point numbers write Net(..., moving={moved}), so that each model has "
-            "its own; counters can't be averaged: register them with persistent=False"
+            f"holds floating-point numbers write Net(..., moving={moved}), or moving = {moved} in "
+            "the class of a network for experiments' files, so that each model has its own; "
+            "counters can't be averaged: register them with persistent=False"
         )
 
 

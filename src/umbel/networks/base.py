@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from umbel.checks import UsageError, check, check_memory
+from umbel.checks import UsageError, check, check_memory, check_returned
 from umbel.client.layout import freeze
 from umbel.settings import Settings
 
@@ -22,6 +22,10 @@ class Model(Settings, ABC):
 
     #: patterns of parameters that are not trained, such as "trunk.*"; None: all are trained
     freeze: tuple[str, ...] | None = field(default=None, kw_only=True)
+    @property
+    def moving(self) -> Sequence[str]:
+        """Patterns of buffers that training changes, as in `Net`; subclasses may replace it."""
+        return ()
 
     @abstractmethod
     def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
@@ -33,10 +37,11 @@ class Model(Settings, ABC):
     def made(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
         """Build the module, and freeze the parameters that match the patterns in `freeze`.
 
-        Raises `UsageError` for a pattern that matches no parameter, or if no parameter is left to
-        train.
+        Raises `UsageError` for a pattern that matches no parameter, if no parameter is left to
+        train, or if `build` returns no module.
         """
         module = self.build(input_shape, num_outputs)
+        check_returned(self, module, nn.Module, "an nn.Module")
         if self.freeze:
             freeze(module, self.freeze)
             left = any(parameter.requires_grad for parameter in module.parameters())

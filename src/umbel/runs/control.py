@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from umbel.runs.folder import RunFolder
 from umbel.runs.sweep import CONTROL
 from umbel.server.aggregation import Averaging
 
-T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 KEY, VALUE = CONTROL
@@ -92,7 +91,7 @@ def _sizes(folder: RunFolder) -> tuple[int, ...]:
 def _trainer(algorithm: Algorithm[Any]) -> Algorithm[Any]:
     """The method itself, or the one within it that has the local training."""
     method = innermost(algorithm)
-    within = _values(method, Algorithm)
+    within: list[Algorithm[Any]] = _values(method, Algorithm)
     return method if _local(method) or len(within) != 1 else _trainer(within[0])
 
 
@@ -104,7 +103,7 @@ def _local(method: Algorithm[Any]) -> LocalTraining | None:
     return found[0] if len(found) == 1 else None
 
 
-def _values(method: Algorithm[Any], kind: type[T]) -> list[T]:
+def _values(method: Algorithm[Any], kind: type) -> list[Any]:
     values = (getattr(method, field.name) for field in fields(method))
     return [value for value in values if isinstance(value, kind)]
 

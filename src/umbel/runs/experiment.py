@@ -89,7 +89,7 @@ class Experiment(Settings):
     def federation(self, sources: Sources) -> Federation:
         """Build the federation, before validation examples are set apart."""
         with under("scenario", self.scenario):
-            return self.scenario.build(self.seed, sources)
+            return self.scenario.built(self.seed, sources)
 
     def opened(self, federation: Federation) -> Run:
         """The run of this experiment, given what `federation` has built."""
@@ -116,7 +116,8 @@ class Experiment(Settings):
         shape, outputs = form.input_shape, form.num_outputs
         with under("model", self.model):
             check_size(self.model, shape, outputs)
-            return Net(lambda: self.model.made(shape, outputs), form.objective(self.objective))
+            objective, moving = form.objective(self.objective), self.model.moving
+            return Net(lambda: self.model.made(shape, outputs), objective, moving=moving)
 
     def run(self, federation: Federation, engine: EngineSettings | Engine) -> Run:
         """Make the run on this federation, whose clients work in this engine."""

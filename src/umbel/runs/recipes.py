@@ -27,4 +27,4 @@ def scenario(
     seed = argument("seed", seed, int)
     check(seed >= 0, "seed", seed, "0 or more")
     recipe: Scenario = structured({"name": name, **settings}, Scenario)
-    return recipe.build(seed, Sources.default(None if data_dir is None else Path(data_dir)))
+    return recipe.built(seed, Sources.default(None if data_dir is None else Path(data_dir)))

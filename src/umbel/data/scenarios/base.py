@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from umbel.checks import check
+from umbel.checks import check, check_returned
 from umbel.data.federation import Federation
 from umbel.data.sources import Sources
 from umbel.settings import Settings
@@ -21,6 +21,12 @@ class Scenario(Settings, ABC):
     @abstractmethod
     def build(self, seed: int, sources: Sources) -> Federation:
         """Build the federation of this seed. Raises `UsageError` if that is not possible."""
+
+    def built(self, seed: int, sources: Sources) -> Federation:
+        """Build the federation. Raises `UsageError` also if `build` returns no federation."""
+        federation = self.build(seed, sources)
+        check_returned(self, federation, Federation, "a Federation")
+        return federation
 
 
 def check_splits(split: str, test_split: str | None) -> None:
