@@ -15,7 +15,7 @@ from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from torch import Size, Tensor
 
-from umbel.checks import check
+from umbel.checks import UsageError, check, kind_of
 from umbel.client.work.base import Work
 from umbel.reduction import Reduction, Sums
 from umbel.summary import in_short
@@ -48,10 +48,17 @@ class Rows:
 
     def check(self, name: str, count: int) -> None:
         """Raise `UsageError` unless there is a valid row number for each of `count` clients."""
+        check_tensor(self.table, f"{name}.table")
         shape = tuple(self.index.shape) if isinstance(self.index, Tensor) else (count,)
         expected = f"({count},), a number for each client asked, as in labels[ctx.cohort]"
         check(shape == (count,), f"{name}.index: shape", shape, expected)
         check_numbers(self.index, f"{name}.index", len(self.table), "rows of its table")
+
+
+def check_tensor(value: object, name: str) -> None:
+    """Raise `UsageError` unless the value is a tensor."""
+    if not isinstance(value, Tensor):
+        raise UsageError(f"{name}: {kind_of(value)} instead of a tensor")
 
 
 def check_numbers(values: object, name: str, end: int, of: str) -> None:

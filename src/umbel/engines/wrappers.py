@@ -12,9 +12,11 @@ import torch
 from umbel.checks import DivergedError
 from umbel.checks import QuorumError as QuorumError
 from umbel.client.layout import Layout
+from umbel.client.net import Net
 from umbel.engines.bounds import Bounds, Claims
 from umbel.engines.metering import Metered
 from umbel.engines.moving import moved_by_gradients, negative_variances, overflows
+from umbel.engines.sent import check_sent
 from umbel.engines.validation import DIVERGED, Limits, bad_values, false_losses, promises
 from umbel.flow import Engine, Replies, Request
 from umbel.reduction import Sums
@@ -43,6 +45,8 @@ class Absent:
 class Guarded:
     """Passes on usable replies only; raises `QuorumError` if they are too few.
 
+    Raises `UsageError` for a request that sends other models than the network's.
+
     `advice` returns what to change if numbers are not finite or far too large. If only sums of rows
     are needed, clients in this process are asked in blocks, so that few rows are in memory at once.
     Bounds are relative to all replies: if a client exceeds them, the blocks are computed a second
@@ -57,12 +61,15 @@ class Guarded:
     # layout of the models, which tells running statistics from trained values
     layout: Layout | None = None
     never_negative: bool = False  # whether no loss of the objective is below 0
+    net: Net | None = None  # whose models requests must send; None: they are not checked
     missing: set[int] = field(default_factory=set)  # no answer came
     refused: dict[int, str] = field(default_factory=dict)  # an answer came, and why it is not used
     bounded: dict[int, str] = field(default_factory=dict)  # an answer was used in part, and how
     warned: bool = False
 
     def send(self, request: Request) -> Replies:
+        if self.net is not None:
+            check_sent(request, self.net)
         absent = Absent()
         replies, bounds = self._bounded(request, absent)
         missing, refused = absent.missing, absent.refused

@@ -54,13 +54,13 @@ def guard_of(
     faulty = isinstance(meter.engine, Faulty)
     if not innermost(algorithm).weighs:
         limits = replace(limits, max_share=1.0)
-    return Guarded(meter, limits, told, faulty, where, net.layout)
+    return Guarded(meter, limits, told, faulty, where, net.layout, net=net)
 
 
 def judge_of(clients: Engine, limits: Limits, net: Net) -> Guarded:
     """Checks replies in evaluations of the models that clients are served."""
     known = net.objective in OBJECTIVES.values()
-    return Guarded(clients, limits.unbounded, never_negative=known)
+    return Guarded(clients, limits.unbounded, never_negative=known, net=net)
 
 
 def share_of(clients: Engine, limits: Limits) -> float:
@@ -76,7 +76,7 @@ def asked(run: Run, flow: Flow[T], lack: str) -> T:
     """
     plain = run.divided is run.federation and run.privacy.clip is None
     whole = run if plain else replace(run, personal=None, privacy=Privacy())
-    guard = Guarded(whole.clients, run.limits.unbounded)
+    guard = Guarded(whole.clients, run.limits.unbounded, net=run.net)
     found = drive(flow, guard)
     missing, refused, _ = guard.take()
     reasons = dict.fromkeys(missing, "did not answer") | refused

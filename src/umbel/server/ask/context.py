@@ -13,7 +13,7 @@ from torch import Tensor
 from umbel.checks import check
 from umbel.client.layout import Layout
 from umbel.client.work import Work
-from umbel.flow import Request, Rows, check_numbers
+from umbel.flow import Request, Rows, check_numbers, check_tensor
 from umbel.reduction import Reduction
 from umbel.seeds import Stream, client_seeds, seed_of
 from umbel.summary import in_short
@@ -112,9 +112,14 @@ class Context:
         All clients get the tensors of `shared`, and each client gets its row of the `Rows` given by
         name.
 
-        Raises `UsageError` unless each of these is `Rows` with a row for every client of the
-        cohort.
+        Raises `UsageError` unless `work` is a `Work`, those of `shared` are tensors, and each of
+        the others is `Rows` with a row for every client of the cohort.
         """
+        kind = work.__name__ if isinstance(work, type) else type(work).__name__
+        hint = f"; write {kind}()" if isinstance(work, type) else ""
+        check(isinstance(work, Work), "work", kind, f"a Work, which says what clients do{hint}")
+        for name, tensor in (shared or {}).items():
+            check_tensor(tensor, name)
         for name, rows in each.items():
             expected = "Rows(table, index), which say the row of each client"
             check(isinstance(rows, Rows), name, type(rows).__name__, expected)
