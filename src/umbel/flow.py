@@ -55,10 +55,10 @@ class Rows:
         check_numbers(self.index, f"{name}.index", len(self.table), "rows of its table")
 
 
-def check_tensor(value: object, name: str) -> None:
+def check_tensor(value: object, name: str, expected: str = "a tensor") -> None:
     """Raise `UsageError` unless the value is a tensor."""
     if not isinstance(value, Tensor):
-        raise UsageError(f"{name}: {kind_of(value)} instead of a tensor")
+        raise UsageError(f"{name}: {kind_of(value)} instead of {expected}")
 
 
 def check_numbers(values: object, name: str, end: int, of: str) -> None:

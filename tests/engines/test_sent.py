@@ -29,6 +29,7 @@ from umbel.method import (
 )
 
 LOCAL = LocalTraining(epochs=1)
+LIST: Any = [1.0]
 
 Asks = Callable[[State, Context], Flow[Any]]
 
@@ -65,10 +66,10 @@ SEVERAL = r"a client gets .*, which is not \(K, 21\) of torch.float32"
         (lambda s, c: losses(wide(s.models), c), f"models: {SEVERAL}"),
         (lambda s, c: losses(s.models[0], c), f"models: {SEVERAL}"),
         (lambda s, c: losses(s.models[:0], c), f"models: {SEVERAL}"),
-        (lambda s, c: losses(list(s.models), c), "models: a list instead of a tensor"),
+        (lambda _, c: losses(LIST, c), "models: a list instead of a tensor"),
         (lambda s, c: own_loss(Rows(wide(s.models), s.labels), c), f"models: {SEVERAL}"),
         (lambda s, c: train_best(s.models.half(), c, LOCAL), f"models: {SEVERAL}"),
-        (lambda s, c: train(Rows([1], s.labels), c, LOCAL), "theta.table: a list instead of"),
+        (lambda s, c: train(Rows(LIST, s.labels), c, LOCAL), "theta.table: a list instead of"),
     ],
 )
 def test_other_models_than_the_networks_are_refused(asks: Asks, said: str) -> None:

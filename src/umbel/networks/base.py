@@ -22,6 +22,7 @@ class Model(Settings, ABC):
 
     #: patterns of parameters that are not trained, such as "trunk.*"; None: all are trained
     freeze: tuple[str, ...] | None = field(default=None, kw_only=True)
+
     @property
     def moving(self) -> Sequence[str]:
         """Patterns of buffers that training changes, as in `Net`; subclasses may replace it."""

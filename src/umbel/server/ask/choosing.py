@@ -17,7 +17,7 @@ from umbel.client.work import (
 from umbel.flow import Flow, Rows
 from umbel.reduction import Reduction
 from umbel.server.ask.comparing import Gradients
-from umbel.server.ask.context import Context
+from umbel.server.ask.context import Context, check_work
 from umbel.server.ask.training import Summed, Trained, summed
 from umbel.summary import in_short
 
@@ -79,6 +79,7 @@ def train_best(
 
     Gives `update` (N, P), `num_examples` (N,), `chosen` (N,), and `losses` (N, K) before training.
     """
+    check_work("local", local, LocalTraining)
     work = ChooseByLoss(local.at_round(ctx.round), judge)
     replies = yield ctx.request(work, {"models": models})
     return TrainedBest(replies.clients, **replies.columns)
@@ -95,6 +96,7 @@ def train_best_summed(
 
     `reduction` is `Averaging.reduction(K)`. Gives `sums`, `chosen` (N,) and `losses` (N, K).
     """
+    check_work("local", local, LocalTraining)
     work = ChooseByLoss(local.at_round(ctx.round), judge)
     replies = yield ctx.request(work, {"models": models}, reduction)
     sums, rest = summed(reduction, replies)
@@ -108,6 +110,7 @@ def best_gradients(
 
     Gives `gradient` (N, P), `num_examples` (N,), `chosen` (N,) and `losses` (N, K).
     """
+    check_work("work", work, Gradient)
     replies = yield ctx.request(ChooseByLoss(work, judge), {"models": models})
     return BestGradients(replies.clients, **replies.columns)
 
@@ -121,6 +124,7 @@ def train_jointly(
     of `Joint`: `moves` (K, P) are the models' last changes, and with -1 in `given` the client
     chooses.
     """
+    check_work("score", score, JointScore)
     shared = {"models": models, "moves": moves}
     replies = yield ctx.request(ChooseJointly(score), shared, given=given)
     return TrainedJointly(replies.clients, **replies.columns)
@@ -128,5 +132,6 @@ def train_jointly(
 
 def joint_scores(models: Tensor, moves: Tensor, ctx: Context, score: JointScore) -> Flow[Scores]:
     """Get each client's score of each of `models` (K, P): `scores` (N, K), the highest is best."""
+    check_work("score", score, JointScore)
     replies = yield ctx.request(score, {"models": models, "moves": moves})
     return Scores(replies.clients, **replies.columns)

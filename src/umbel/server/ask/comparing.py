@@ -8,9 +8,10 @@ from math import prod
 import torch
 from torch import Tensor
 
+from umbel.checks import check
 from umbel.client.work import Feature, Gradient, MeanLoss, PrincipalVectors, Work
-from umbel.flow import Flow, Rows
-from umbel.server.ask.context import Context
+from umbel.flow import Flow, Rows, check_numbers, check_tensor
+from umbel.server.ask.context import Context, check_rows, check_work
 from umbel.server.ask.training import cut
 from umbel.summary import in_short
 
@@ -58,14 +59,19 @@ class Principal:
 
 def losses(models: Tensor, ctx: Context, work: MeanLoss | None = None) -> Flow[Losses]:
     """Get the mean training loss of each of `models` (K, P) on each client: `losses` (N, K)."""
-    replies = yield ctx.request(work or MeanLoss(), {"models": models})
+    work = MeanLoss() if work is None else work
+    check_work("work", work, MeanLoss)
+    replies = yield ctx.request(work, {"models": models})
     return Losses(replies.clients, **replies.columns)
 
 
 def own_loss(theta: Rows, ctx: Context, work: MeanLoss | None = None) -> Flow[Losses]:
     """Get the mean training loss of each client's own row of theta (N, P): `losses` (N, 1)."""
+    work = MeanLoss() if work is None else work
+    check_work("work", work, MeanLoss)
+    check_rows("theta", theta)
     models = Rows(theta.table[:, None], theta.index)
-    replies = yield ctx.request(work or MeanLoss(), models=models)
+    replies = yield ctx.request(work, models=models)
     return Losses(replies.clients, **replies.columns)
 
 
@@ -76,6 +82,7 @@ def gradients(
 
     Gives `gradient` (N, P) and `num_examples` (N,).
     """
+    check_work("work", work, Gradient)
     replies = yield ctx.request(cut(work, digits), theta=theta)
     return Gradients(replies.clients, **replies.columns)
 
@@ -85,8 +92,11 @@ def features(
 ) -> Flow[Features]:
     """Get some coordinates (J,) of each client's gradient or update at one theta (P,).
 
-    `of` is the work that computes it, such as `Gradient`. Gives `feature` (N, J).
+    `of` is the work that computes it, such as `Gradient`. Gives `feature` (N, J). Raises
+    `UsageError` unless theta is one model, and coordinates are whole numbers in 0 to P - 1.
     """
+    check_work("of", of, Work)
+    _check_places(theta, coordinates)
     shared = {"theta": theta}
     if not torch.equal(coordinates, torch.arange(len(theta))):
         # Selecting all of many values takes as long as a step, and their positions would be sent.
@@ -94,6 +104,18 @@ def features(
         shared["coordinates"] = coordinates.int() if narrow else coordinates
     replies = yield ctx.request(Feature(cut(of, digits)), shared)
     return Features(replies.clients, **replies.columns)
+
+
+def _check_places(theta: Tensor, coordinates: Tensor) -> None:
+    """Raise `UsageError` unless these are one model (P,), and numbers (J,) of its values."""
+    check_tensor(theta, "theta", "a tensor (P,), one model that all clients get")
+    expected = "(P,), one model that all clients get, as in state.models[0]"
+    check(theta.dim() == 1, "theta: shape", tuple(theta.shape), expected)
+    check_tensor(coordinates, "coordinates", "a tensor (J,)")
+    expected = "(J,), the numbers of values"
+    check(coordinates.dim() == 1, "coordinates: shape", tuple(coordinates.shape), expected)
+    whole = coordinates.long() if coordinates.dtype == torch.int32 else coordinates
+    check_numbers(whole, "coordinates", len(theta), "a model's values")
 
 
 def principal_vectors(ctx: Context, num_vectors: int, per_class: bool = False) -> Flow[Principal]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TypeAlias
@@ -10,9 +10,9 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from umbel.checks import check
+from umbel.checks import UsageError, check, kind_of, with_article
 from umbel.client.layout import Layout
-from umbel.client.work import Work
+from umbel.client.work import Promise, Work
 from umbel.flow import Request, Rows, check_numbers, check_tensor
 from umbel.reduction import Reduction
 from umbel.seeds import Stream, client_seeds, seed_of
@@ -115,14 +115,55 @@ class Context:
         Raises `UsageError` unless `work` is a `Work`, those of `shared` are tensors, and each of
         the others is `Rows` with a row for every client of the cohort.
         """
-        kind = work.__name__ if isinstance(work, type) else type(work).__name__
-        hint = f"; write {kind}()" if isinstance(work, type) else ""
-        check(isinstance(work, Work), "work", kind, f"a Work, which says what clients do{hint}")
+        check_work("work", work, Work)
         for name, tensor in (shared or {}).items():
             check_tensor(tensor, name)
         for name, rows in each.items():
-            expected = "Rows(table, index), which say the row of each client"
-            check(isinstance(rows, Rows), name, type(rows).__name__, expected)
+            check_rows(name, rows)
             rows.check(name, len(self.cohort))
         seeds = client_seeds(self.seed, Stream.CLIENT, self.round, self.cohort.numpy())
-        return Request(work, self.cohort, seeds, shared or {}, each, self.optional, reduction)
+        request = Request(work, self.cohort, seeds, shared or {}, each, self.optional, reduction)
+        if reduction is not None:
+            _check_reduction(reduction, work.promises(request.shapes), self.num_clients)
+        return request
+
+
+def check_work(name: str, work: object, *kinds: type) -> None:
+    """Raise `UsageError` unless this is a work of one of these kinds."""
+    named = " or ".join(with_article(kind.__name__) for kind in kinds)
+    if isinstance(work, type):
+        raise UsageError(f"{name}: a class instead of {named}; write {work.__name__}()")
+    if not isinstance(work, kinds):
+        raise UsageError(f"{name}: {kind_of(work)} instead of {named}")
+
+
+def check_rows(name: str, rows: object) -> None:
+    """Raise `UsageError` unless these are `Rows`."""
+    expected = "Rows(table, index), which say the row of each client"
+    check(isinstance(rows, Rows), name, type(rows).__name__, expected)
+
+
+def _check_reduction(
+    reduction: Reduction, promised: Mapping[str, Promise], num_clients: int
+) -> None:
+    """Raise `UsageError` unless the reduction has a cluster for each client that may reply."""
+    expected = "a Reduction; write averaging.reduction(num_clusters, labels)"
+    check(isinstance(reduction, Reduction), "reduction", type(reduction).__name__, expected)
+    labels, count = reduction.labels, reduction.num_clusters
+    if labels is not None:
+        check_numbers(labels, "reduction: labels", count, "clusters")
+        expected = f"({num_clients},), a cluster for each client of the federation"
+        check(
+            labels.shape == (num_clients,),
+            "reduction: labels: shape",
+            tuple(labels.shape),
+            expected,
+        )
+        return
+    chosen = promised.get(reduction.chosen)
+    expected = "given: clients choose no cluster; write averaging.reduction(num_clusters, labels)"
+    check(chosen is not None, "reduction: labels", None, expected)
+    assert chosen is not None
+    most = int(chosen.high or 0)
+    expected = f"{most + 1}, the number of models that clients choose from"
+    check(count > most, "reduction: num_clusters", count, expected)

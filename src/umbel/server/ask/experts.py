@@ -12,7 +12,7 @@ from umbel.client.routing import Routing
 from umbel.client.work import LocalTraining, Routed
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
-from umbel.server.ask.context import Context
+from umbel.server.ask.context import Context, check_work
 from umbel.server.ask.training import summed
 from umbel.summary import in_short
 
@@ -55,6 +55,7 @@ def train_experts(
     expert. For routers this holds even if `averaging.shared` matches everything, since their slots
     have different meanings in each cluster.
     """
+    check_work("local", local, LocalTraining)
     count = len(experts.models)
     routing = Routing(ctx.layout, count)
     own, index = routing.joined(experts.models, experts.routers), labels[ctx.cohort]

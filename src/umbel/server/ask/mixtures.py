@@ -8,7 +8,7 @@ from torch import Tensor
 
 from umbel.client.work import LocalTraining, MixtureTraining, MixtureWeights
 from umbel.flow import Flow, Rows
-from umbel.server.ask.context import Context
+from umbel.server.ask.context import Context, check_work
 from umbel.server.ask.training import TrainedWithMemory
 from umbel.summary import in_short
 
@@ -31,6 +31,7 @@ def train_mixture(
     Gives `update` (N, K, P), `num_examples` (N,) and `memory` (N, K): the weight of each model in
     the client's mixture, as in `FedEM`.
     """
+    check_work("local", local, LocalTraining)
     work = MixtureTraining(local.at_round(ctx.round))
     replies = yield ctx.request(work, {"models": models}, memory=memory)
     return TrainedWithMemory(replies.clients, **replies.columns)

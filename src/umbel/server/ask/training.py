@@ -17,7 +17,7 @@ from umbel.client.work import (
 )
 from umbel.flow import Flow, Replies, Rows
 from umbel.reduction import Reduction, Sums
-from umbel.server.ask.context import Context
+from umbel.server.ask.context import Context, check_work
 from umbel.summary import in_short
 
 
@@ -68,6 +68,7 @@ def train(
     Gives `update` (N, P), trained minus received, and `num_examples` (N,). With `digits`, clients
     send values with that many decimal places.
     """
+    check_work("local", local, LocalTraining, MetaTraining)
     replies = yield ctx.request(cut(local.at_round(ctx.round), digits), theta=theta)
     return Trained(replies.clients, **replies.columns)
 
@@ -76,6 +77,7 @@ def train_with_gradient(
     theta: Rows, ctx: Context, local: LocalTraining
 ) -> Flow[TrainedWithGradient]:
     """Train as `train` does; each client also sends `gradient` (N, P) of all its data at theta."""
+    check_work("local", local, LocalTraining)
     replies = yield ctx.request(TrainAndGradient(local.at_round(ctx.round)), theta=theta)
     return TrainedWithGradient(replies.clients, **replies.columns)
 
@@ -87,6 +89,7 @@ def train_summed(
 
     `reduction` is `Averaging.reduction(K, labels)`. Gives `sums`, for `Averaging.step_of`.
     """
+    check_work("local", local, LocalTraining, MetaTraining)
     request = ctx.request(local.at_round(ctx.round), reduction=reduction, theta=theta)
     replies = yield request
     return Summed(replies.clients, summed(reduction, replies)[0])
@@ -94,6 +97,7 @@ def train_summed(
 
 def train_personal(theta: Rows, ctx: Context, work: MoreauTraining) -> Flow[TrainedWithMemory]:
     """Train as `train` does; `memory` (N, P) of each client is its personal model."""
+    check_work("work", work, MoreauTraining)
     replies = yield ctx.request(work.at_round(ctx.round), theta=theta)
     return TrainedWithMemory(replies.clients, **replies.columns)
 
