@@ -85,7 +85,8 @@ def _sent_quietly(engine: Vectorised, request: Request) -> Replies:
 
 
 def _refused(error: Exception) -> str:
-    return f"vmap refuses the module: {first_line(error)}"
+    # The engine takes an error of vmap to be the work's, which is the module's here.
+    return f"vmap refuses the module: {first_line(error.__cause__ or error)}"
 
 
 PROBES: Sequence[Work] = (Gradient(), LocalTraining(lr=1e-3, steps=2, batch_size=2), MeanLoss())

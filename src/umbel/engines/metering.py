@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umbel.client.work import MEMORY
-from umbel.client.work.base import Cost
+from umbel.client.work.base import Cost, cost_of
 from umbel.flow import Engine, Replies, Request
 from umbel.summary import in_short
 
@@ -63,7 +63,7 @@ class Metered:
         different, counts = np.unique(sizes[answered].clip(min=1), return_counts=True)
         shapes = request.shapes
         each = zip(different.tolist(), counts.tolist(), strict=True)
-        return sum((request.work.cost(size, shapes) * count for size, count in each), Cost())
+        return sum((cost_of(request.work, size, shapes) * count for size, count in each), Cost())
 
     def again(self, request: Request) -> Replies:
         """Send the same request again: its time counts, but its bytes are not counted twice."""

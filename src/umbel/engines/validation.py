@@ -14,6 +14,7 @@ from umbel.checks import UsageError, check
 from umbel.client.batches import Shard
 from umbel.client.net import Net
 from umbel.client.work import Promise, Work
+from umbel.client.work.base import promised
 from umbel.client.work.loss_bounds import MAX_LOSS
 from umbel.flow import Replies, Request
 from umbel.settings import Settings
@@ -52,7 +53,7 @@ class Limits(Settings):
 
 def promises(request: Request) -> dict[str, Promise]:
     """What each column of the replies must look like."""
-    return request.work.promises(request.shapes)
+    return promised(request.work, request.shapes)
 
 
 def reply_of(work: Work, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:

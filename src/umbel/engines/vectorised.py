@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -14,10 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import vmap
 
-from umbel.checks import check_memory
+from umbel.checks import UsageError, check_memory
 from umbel.client.batches import SLICE, Plan, Shard, Step, Steps, in_order
 from umbel.client.net import Net
 from umbel.client.turns import plain_attention
+from umbel.client.work import Work
 from umbel.client.work.local_training import BYTES_OF_A_PLACE
 from umbel.data.federation import Federation
 from umbel.engines.chunked import answer_all
@@ -171,11 +173,31 @@ class Vectorised:
             return reply_of(work, self.net, shard, {**shared, **mine})
 
         counts = torch.from_numpy(sizes).to(self.device)
-        with plain_attention(), warnings.catch_warnings():
+        with _together(work), plain_attention(), warnings.catch_warnings():
             # vmap warns of what it has no fast way for.
             warnings.filterwarnings("ignore", "There is a performance drop")
             reply = vmap(one)(planned.rows, ordered.rows, counts, own)
         return {name: column.detach() for name, column in reply.items()}
+
+
+@contextmanager
+def _together(work: Work) -> Iterator[None]:
+    """Turn errors of vmap into a `UsageError`: the network was tried before, the work was not.
+
+    It may have been done before, while all clients had one model.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        said = str(error)
+        if not said.startswith(("vmap: ", "Cannot access data pointer")):
+            raise
+        cause = said.removeprefix("vmap: ").partition(".")[0]
+        raise UsageError(
+            f"{type(work).__name__} can't be done by many clients at once ({cause}): it must "
+            "not branch on values, read them from tensors or draw random numbers; choose by "
+            "torch.where, or write alone = True in its class, for clients one after another"
+        ) from error
 
 
 def memory_of(device: torch.device) -> float:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from umbel.checks import check
 from umbel.client.batches import SLICE, Plan, Shard
 from umbel.client.layout import Layout
 from umbel.client.net import Net
@@ -163,3 +164,22 @@ class Work(Settings, ABC):
         It is counted in records; a work without this function costs nothing.
         """
         return Cost() if self.inner is None else self.inner.cost(num_examples, sent)
+
+
+def promised(work: Work, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
+    """What a work promises. Raises `UsageError` if it is anything but promises by name."""
+    found: Any = work.promises(sent)
+    named = isinstance(found, dict)
+    for each in found.values() if named else [found]:
+        right = named and isinstance(each, Promise) and isinstance(each.shape, tuple)
+        expected = "a Promise for each column by its name, as in {'total': Promise(shape=())}"
+        check(right, f"{type(work).__name__}.promises", each, expected)
+    return dict(found)
+
+
+def cost_of(work: Work, num_examples: int, sent: Mapping[str, torch.Size]) -> Cost:
+    """The cost of a work. Raises `UsageError` if it is no `Cost`."""
+    found = work.cost(num_examples, sent)
+    expected = "a Cost, such as Cost(gradients=num_examples)"
+    check(isinstance(found, Cost), f"{type(work).__name__}.cost", found, expected)
+    return found

@@ -13,6 +13,7 @@ from torch import Tensor
 from umbel.checks import UsageError, check, kind_of, with_article
 from umbel.client.layout import Layout
 from umbel.client.work import Promise, Work
+from umbel.client.work.base import promised
 from umbel.flow import Request, Rows, check_numbers, check_tensor
 from umbel.reduction import Reduction
 from umbel.seeds import Stream, client_seeds, seed_of
@@ -124,7 +125,7 @@ class Context:
         seeds = client_seeds(self.seed, Stream.CLIENT, self.round, self.cohort.numpy())
         request = Request(work, self.cohort, seeds, shared or {}, each, self.optional, reduction)
         if reduction is not None:
-            _check_reduction(reduction, work.promises(request.shapes), self.num_clients)
+            _check_reduction(reduction, promised(work, request.shapes), self.num_clients)
         return request
 
 
