@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 import torch
 
 import umbel
-from tests.networks.tiny import WORDS, encoder
+from tests.networks.tiny import WORDS, change, encoder, permute
 from umbel.data.tables.encoding import Encoding
 from umbel.data.tables.newcomers import read_newcomers
 
@@ -69,6 +71,46 @@ def test_newcomers_have_as_many_tokens_as_the_clients_of_the_run(
     file.write_text("who,text,target\neve,fonts of unheard games,y\n")
     read_newcomers(file, made.encoding, labelled=True)
     assert len(caplog.messages) == 1
+
+
+def encoding_of(folder: Path) -> Encoding:
+    encoding = federation(folder).encoding
+    assert isinstance(encoding, Encoding)
+    return encoding
+
+
+def test_newcomers_are_not_read_by_another_tokenizer_than_the_run_s(folder: Path) -> None:
+    encoding = Encoding.from_plain(as_json(encoding_of(folder)))
+    table = folder.parent / "table.csv"
+    # What only pads or cuts texts changes no id, as the scenario pads and cuts them itself.
+    change(folder / "tokenizer.json", padding=None)
+    assert read_newcomers(table, encoding, labelled=True).num_clients == 2
+    earlier = as_json(encoding)
+    del earlier["tokenizer_digest"]
+    for pad, changed in ((5, None), (0, permute)):
+        change(folder / "config.json", pad_token_id=pad)
+        if changed is not None:
+            changed(folder)
+        with pytest.raises(umbel.UsageError, match=r"tiny' is not the run's: its tokenizer\.json"):
+            read_newcomers(table, encoding, labelled=True)
+        assert read_newcomers(table, Encoding.from_plain(earlier), labelled=True).num_clients == 2
+
+
+def test_a_tokenizer_is_known_by_what_it_holds_and_not_by_its_place(
+    folder: Path, tmp_path: Path
+) -> None:
+    here = encoding_of(folder)
+    there = encoding_of(shutil.copytree(folder, tmp_path / "copy"))
+    assert here.is_like(there)
+    assert here.meaning == there.meaning
+    permute(folder)
+    other = encoding_of(folder)
+    assert not here.is_like(other)
+    assert here.meaning != other.meaning
+    # Earlier versions kept only the place.
+    earlier = replace(here, tokenizer_digest=None)
+    assert earlier.is_like(here)
+    assert not earlier.is_like(there)
 
 
 def test_texts_are_cut_and_padded_to_a_length_that_is_given(folder: Path) -> None:

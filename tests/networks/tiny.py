@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,19 @@ def encoder(folder: Path, **settings: Any) -> Path:
     tokenizer.enable_padding(pad_id=0, pad_token="[PAD]")
     tokenizer.save(str(folder / "tokenizer.json"))
     return folder
+
+
+def change(file: Path, **settings: Any) -> None:
+    """Write other settings into a file of JSON."""
+    file.write_text(json.dumps({**json.loads(file.read_text()), **settings}, indent=1))
+
+
+def permute(folder: Path) -> None:
+    """Give two words of the tokenizer each other's ids."""
+    model = json.loads((folder / "tokenizer.json").read_text())["model"]
+    vocabulary = model["vocab"]
+    swapped = {"maps": vocabulary["fonts"], "fonts": vocabulary["maps"]}
+    change(folder / "tokenizer.json", model={**model, "vocab": {**vocabulary, **swapped}})
 
 
 def package(folder: Path, name: str) -> None:

@@ -253,8 +253,8 @@ class Meeting:
             table = leading_table(sites, self.form)
             if table is None:
                 raise UsageError(
-                    "sites have tables with different columns, categories or classes, and no table "
-                    "is that of most nodes: let all sites encode their rows alike, and give arrays"
+                    "sites' tables differ in columns, categories, classes or tokenizers, and no "
+                    "table is that of most nodes: let all sites encode rows alike, and give arrays"
                 )
             self.inputs = table
         for node, site in list(self.sites.items()):

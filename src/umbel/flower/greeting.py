@@ -48,7 +48,8 @@ class Site:
     form: SiteForm
     # validation examples of each client; None: no client of the node has any
     validation: Sequence[int] | None = None
-    inputs: str = ""  # a digest of the columns, categories and classes of a table; "": not told
+    # a digest of a table's columns, categories, classes and tokenizer; "": not told
+    inputs: str = ""
     # the largest input if inputs are whole numbers; None: floats, or not told
     largest_input: int | None = None
 

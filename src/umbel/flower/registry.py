@@ -16,6 +16,7 @@ from umbel.client.objectives import BINARY, CLASSIFICATION, Objective
 from umbel.data.federation import Federation
 from umbel.data.splits import Split
 from umbel.flower.greeting import Site, SiteForm
+from umbel.runs.deployed import settled
 from umbel.runs.seals import json_value
 
 log = logging.getLogger(__name__)
@@ -82,6 +83,7 @@ class Roll:
     @classmethod
     def from_plain(cls, table: dict[str, Any]) -> Roll:
         """The inverse of `plain`."""
+        table = settled(table)
         form = table.pop("form")
         form["input_shape"] = tuple(form["input_shape"])
         return cls(**table, form=SiteForm(**form))

@@ -40,8 +40,9 @@ def check_table(inputs: str, expected: str) -> None:
     """Raise `RefusedError` for a table of another meaning than was decided, if any was."""
     if expected and inputs and inputs != expected:
         raise RefusedError(
-            "the columns of its table, their categories or the classes are not those of other "
-            "sites' tables: the same position of an example would mean different things"
+            "the columns of its table, their categories, the classes or the tokenizer are not "
+            "those of other sites' tables: the same position of an example would mean different "
+            "things"
         )
 
 

@@ -64,10 +64,8 @@ def federation_of(result: Result, newcomers: Federation | Path | str, labelled: 
         if isinstance(own, ChannelScale):
             return _scaled(newcomers, scale, result)
         if own is not None and isinstance(encoding, Encoding) and not own.is_like(encoding):
-            raise UsageError(
-                "newcomers: their table was scaled, and its classes numbered, by its own rows, "
-                f'unlike the run\'s; give the table itself: load("{path}").assign("new.csv")'
-            )
+            how = f'give the table itself: load("{path}").assign("new.csv")'
+            raise UsageError(f"newcomers: {_unlike(own, encoding)}; {how}")
         _check_like_the_sites(newcomers, path)
         return newcomers
     data = Path(newcomers)
@@ -88,6 +86,16 @@ def federation_of(result: Result, newcomers: Federation | Path | str, labelled: 
             f"umbel; {how}"
         )
     return read_newcomers(data, encoding, labelled)
+
+
+def _unlike(own: Encoding, encoding: Encoding) -> str:
+    """How the encoding of newcomers' own table differs from the run's."""
+    if not own.has_tokenizer_of(encoding):
+        both = f"{own.tokenizer!r}, is not the run's, {encoding.tokenizer!r}"
+        return f"the tokenizer of their texts, {both}"
+    if own.tokens != encoding.tokens:
+        return f"their texts have {own.tokens} token ids each, and the run's {encoding.tokens}"
+    return "their table was scaled, and its classes numbered, by its own rows, unlike the run's"
 
 
 def _scaled(federation: Federation, scale: ChannelScale | None, result: Result) -> Federation:
@@ -138,8 +146,9 @@ def _check_like_the_sites(newcomers: Federation, path: Path) -> None:
     own, sites = meaning_of(newcomers.encoding), inputs_on_the_roll(path)
     if own and sites and own != sites:
         raise UsageError(
-            "newcomers: the columns of their table, their categories or the classes are not those "
-            "of the sites' tables: the same position of an example would mean different things; "
+            "newcomers: the columns of their table, their categories, the classes or the tokenizer "
+            "are not those of the sites' tables: the same position of an example would mean "
+            "different things; "
             "give arrays in .npz files, encoded as the sites encode their rows"
         )
 

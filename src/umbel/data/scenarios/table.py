@@ -280,6 +280,7 @@ class Table(Scenario):
             target=target,
             columns=(Column(name=self._features(tuple(rows.columns))[0], kind="text"),),
             tokenizer=self.tokenizer,
+            tokenizer_digest=encode.digest,
             tokens=encode.width,
             form=form,
         )

@@ -26,6 +26,9 @@ CLOSE = 1e-6
 Differences are relative to the value, or to the deviation if that is larger.
 """
 
+TOKENS = "tokens-"
+"""Prefix of the meaning of a table whose tokenizer is known by its content."""
+
 T = TypeVar("T")
 
 
@@ -65,6 +68,7 @@ class Encoding:
     scaled: bool = True  # whether numbers are scaled
     buckets: int = 0  # number of features of a text
     tokenizer: str | None = None  # turns the only column of texts into token ids
+    tokenizer_digest: str | None = None  # of its content; None: no tokenizer, or not known
     tokens: int = 0  # number of token ids of a text
     form: CsvFormat  # format of CSV files
 
@@ -89,12 +93,15 @@ class Encoding:
     def meaning(self) -> str:
         """A digest that is equal for encodings with the same features and labels.
 
-        It depends on whether numbers are scaled, but not on the scale.
+        It depends on whether numbers are scaled, but not on the scale; and on what a tokenizer
+        holds, but not on its place.
         """
         target = self.target.name, self.target.kind, self.target.classes
         kinds = [(column.name, column.kind) for column in self.columns]
-        said = json.dumps([self.features, kinds, self.scaled, self.tokenizer, target])
-        return hashlib.sha256(said.encode()).hexdigest()
+        tokenizer = self.tokenizer_digest or self.tokenizer
+        said = json.dumps([self.features, kinds, self.scaled, tokenizer, target])
+        prefix = TOKENS if self.tokenizer_digest else ""
+        return prefix + hashlib.sha256(said.encode()).hexdigest()
 
     def encoder(self, rows: TableRows) -> Encoder:
         """The function from rows of another table to features."""
@@ -120,11 +127,16 @@ class Encoding:
 
     def is_like(self, other: Encoding) -> bool:
         """Whether both make the same examples from the same rows, up to rounding."""
-        if self._unscaled() != other._unscaled():
+        if not self.has_tokenizer_of(other) or self._bare() != other._bare():
             return False
         here, there = self._scales(), other._scales()
         off = np.abs(here - there) > CLOSE * np.maximum(np.abs(here), here[:, [1]])
         return not bool(off.any())
+
+    def has_tokenizer_of(self, other: Encoding) -> bool:
+        """Whether both have the same tokenizer, or none; by its place if one is not known."""
+        digests = self.tokenizer_digest, other.tokenizer_digest
+        return digests[0] == digests[1] if all(digests) else self.tokenizer == other.tokenizer
 
     def plain(self) -> dict[str, Any]:
         """The encoding in a form for JSON, with descriptions of the features."""
@@ -157,9 +169,11 @@ class Encoding:
         of_columns = [(column.mean, column.deviation) for column in self.columns]
         return np.array([*of_columns, (self.target.mean, self.target.deviation)])
 
-    def _unscaled(self) -> Encoding:
-        bare = tuple(replace(column, mean=0.0, deviation=1.0) for column in self.columns)
-        return replace(self, columns=bare, target=replace(self.target, mean=0.0, deviation=1.0))
+    def _bare(self) -> Encoding:
+        """The same without scales and tokenizer."""
+        columns = tuple(replace(column, mean=0.0, deviation=1.0) for column in self.columns)
+        target = replace(self.target, mean=0.0, deviation=1.0)
+        return replace(self, columns=columns, target=target, tokenizer=None, tokenizer_digest=None)
 
 
 def meaning_of(encoding: object) -> str:

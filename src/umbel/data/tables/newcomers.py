@@ -27,8 +27,8 @@ logger = logging.getLogger(__name__)
 def read_newcomers(path: Path, encoding: Encoding, labelled: bool) -> Federation:
     """The clients of a table, with all rows for training; labels are zeros if there are none.
 
-    Raises `UsageError` if the table lacks a column of the run's table, and, with the row, for a
-    class that the run does not know.
+    Raises `UsageError` if the table lacks a column of the run's table, with the row for a class
+    that the run does not know, and if the run's tokenizer has changed.
     """
     target = encoding.target
 
@@ -67,6 +67,11 @@ def _reader(rows: TableRows, encoding: Encoding) -> Encoder | Tokens:
         return encoder
     texts = texts_of(rows, encoding.columns[0].name)
     tokens = tokens_of(texts, encoding.tokenizer, encoding.tokens)
+    if encoding.tokenizer_digest not in (None, tokens.digest):
+        raise UsageError(
+            f"the tokenizer {encoding.tokenizer!r} is not the run's: its tokenizer.json, or the "
+            "pad_token_id in its config.json, has changed since; bring the run's back"
+        )
     cut = int(tokens.cut[tokens.codes].sum())
     if cut:
         what = "%s: column %r: %d of %d texts are cut to the run's %d tokens"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check, check_memory, first_line
-from umbel.data.files import check_file, read_text
+from umbel.data.files import read_text
 from umbel.data.tables.kinds import Words
 from umbel.data.tables.parts import Places
 from umbel.networks.encoders import encoder_folder
@@ -30,6 +31,7 @@ class Tokens:
     codes: NDArray[np.int64]  # (n,) index of each row's text
     ids: NDArray[np.int64]  # (texts, width)
     cut: NDArray[np.bool_]  # (texts,) whether a text has more tokens than these
+    digest: str  # of everything that decides which ids a text has
 
     __repr__ = in_short
 
@@ -50,8 +52,8 @@ def tokens_of(column: Words, encoder: str, longest: int | None) -> Tokens:
     is no tokenizer.
     """
     folder = encoder_folder(encoder, "scenario.tokenizer")
-    tokenizer = _tokenizer(folder / "tokenizer.json")
     pad = _pad(folder)
+    tokenizer, digest = _tokenizer(folder / "tokenizer.json", pad)
     tokenizer.no_padding()
     tokenizer.no_truncation()
     if longest is not None:
@@ -68,7 +70,7 @@ def tokens_of(column: Words, encoder: str, longest: int | None) -> Tokens:
     width = max(1, max(map(len, read))) if longest is None else longest
     check_memory(16 * width * len(read), "table: the tokens of all texts")
     codes = np.where(column.codes < 0, len(column.words), column.codes)
-    return Tokens(codes, _matrix(read, width, pad), np.array(cut))
+    return Tokens(codes, _matrix(read, width, pad), np.array(cut), digest)
 
 
 def _matrix(read: Sequence[Sequence[int]], width: int, pad: int) -> NDArray[np.int64]:
@@ -78,14 +80,20 @@ def _matrix(read: Sequence[Sequence[int]], width: int, pad: int) -> NDArray[np.i
     return ids
 
 
-def _tokenizer(file: Path) -> Any:
+def _tokenizer(file: Path, pad: int) -> tuple[Any, str]:
+    """The tokenizer in a file, and a digest of its content and of the padding id."""
     tokenizers = optional("tokenizers", "tokenizer")
-    check_file(file)
+    text = read_text(file)
     try:
-        return tokenizers.Tokenizer.from_file(str(file))
+        tokenizer = tokenizers.Tokenizer.from_str(text)
+        content = json.loads(text)
     except Exception as error:  # the library raises no more specific type
         said = first_line(error)
         raise UsageError(f"{file}: is no tokenizer: {said}") from None
+    # Texts are padded and cut here, and never by the tokenizer's own settings.
+    used = {key: value for key, value in content.items() if key not in ("padding", "truncation")}
+    said = json.dumps([used, pad], sort_keys=True)
+    return tokenizer, hashlib.sha256(said.encode()).hexdigest()
 
 
 def _pad(folder: Path) -> int:
