@@ -38,6 +38,9 @@ SUFFIXES: dict[Format, str] = {
     "peft": "-adapters",
 }
 
+OF_MODELS = (".onnx", ".pt2", ".pt", ".pth", ".safetensors")
+"""Ends of the names of files of models, which the names of their encodings are without."""
+
 BATCHES = (1, 2, 7)
 """Sizes of the batches on which the file and the model are compared."""
 
@@ -114,7 +117,9 @@ def _place(result: Result, to: Format, out: Path | str | None, name: str) -> Pat
 
 def _place_beside(file: Path) -> Path:
     """Where the encoding of the model's inputs goes. Raises `UsageError`."""
-    beside = file.with_name(f"{file.stem}-{encoding_file.FILE}")
+    # The end of another name, as of "model v1.0", tells models apart.
+    name = file.stem if file.suffix in OF_MODELS else file.name
+    beside = file.with_name(f"{name}-{encoding_file.FILE}")
     check_no_link(beside)
     check_place(beside, "out")
     return beside
