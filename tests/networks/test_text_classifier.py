@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import umbel
 from tests.networks.tiny import WORDS, encoder, made, package
 from umbel.networks import TextClassifier
-from umbel.networks.base import check_size
+from umbel.networks.base import check_size, without_values
 from umbel.networks.encoders import encoder_folder, load_encoder
 
 X = torch.tensor([[2, 5, 6, 7, 3, 0], [2, 9, 3, 0, 0, 0], [2, 9, 3, -1, -1, -1]])
@@ -75,6 +75,16 @@ def test_the_encoder_is_loaded_once_and_its_tensors_are_in_one_place(folder: Pat
     ]
     assert len(frozen) > 20
     assert all(one[name].data_ptr() == other[name].data_ptr() for name in frozen)
+
+
+def test_adapters_have_no_values_before_their_size_is_checked(folder: Path) -> None:
+    recipe = TextClassifier(encoder=str(folder), adapters=2)
+    with without_values():
+        module = recipe.made((6,), 3)
+    assert all(each.is_meta for each in module.parameters() if each.requires_grad)
+    with pytest.raises(umbel.UsageError, match=r"to train its .* values"):
+        check_size(TextClassifier(encoder=str(folder), adapters=10**12), (6,), 3)
+    assert not any(each.is_meta for each in recipe.made((6,), 3).parameters())
 
 
 def test_an_encoder_inside_a_package_is_found_without_running_the_package(

@@ -84,17 +84,18 @@ class TextClassifier(Model):
     def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
         shape = tuple(input_shape)
         check(len(shape) == 1, "model", shape, "the shape of token ids: (length,)")
-        with torch.device("cpu"):
-            module = self.base(num_outputs)
-            if not self.adapters:
-                module.head.reset_parameters()
-                return module
-            module.head.requires_grad_(False)
-            return self._with_adapters(module)
+        module = self.base(num_outputs)
+        if not self.adapters:
+            module.head.reset_parameters()
+            return module
+        module.head.requires_grad_(False)
+        return self._with_adapters(module)
 
     def base(self, num_outputs: int) -> SentenceClassifier:
         """The module without adapters, with a head of zeros, for `PeftModel.from_pretrained`."""
-        return SentenceClassifier(lent(self._encoder), num_outputs)
+        with torch.device("cpu"):  # builds without values read and share the encoder, too
+            encoder = lent(self._encoder)
+        return SentenceClassifier(encoder, num_outputs)
 
     def _with_adapters(self, module: SentenceClassifier) -> nn.Module:
         peft = optional("peft", "text-classifier")
