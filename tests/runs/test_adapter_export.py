@@ -19,6 +19,7 @@ from tests.networks.tiny import IDS, encoder, lora, made, peft
 from tests.runs.saved import make_run
 from umbel.networks import TextClassifier, adapted
 from umbel.networks.adapters import TokenNetwork
+from umbel.runs.adapter_export import to_peft
 
 LOCAL = umbel.LocalTraining(lr=0.3, epochs=1, batch_size=5)
 OF_GPT2: dict[str, Any] = {"target_modules": ["c_attn"], "fan_in_fan_out": True}
@@ -70,6 +71,17 @@ def test_settings_of_adapters_stay_if_there_is_no_room_for_others(
     with pytest.raises(OSError, match="No space left"):
         tuned.export("peft", client=1, out=file.parent)
     assert file.read_text() == before
+
+
+def test_adapters_are_read_back_beside_the_same_frozen_values(
+    tuned: umbel.Result, tmp_path: Path
+) -> None:
+    module = tuned.model_for(0)
+    again = to_peft(module, torch.zeros(0), tmp_path / "out")
+    assert isinstance(again, torch.nn.Module)
+    pairs = zip(module.parameters(), again.parameters(), strict=True)
+    kinds = {(one.requires_grad, one.data_ptr() == other.data_ptr()) for one, other in pairs}
+    assert kinds == {(True, False), (False, True)}
 
 
 def test_peft_reads_what_a_client_trained(tuned: umbel.Result) -> None:

@@ -71,6 +71,26 @@ def test_models_that_clients_share_are_saved_once(tmp_path: Path) -> None:
     assert torch.equal(shared.model_for(2)[0].weight, shared.model(0)[0].weight)  # type: ignore[index]
 
 
+def test_the_models_of_a_mixture_share_their_frozen_values(tmp_path: Path) -> None:
+    def build() -> nn.Module:
+        return nn.Sequential(nn.Linear(6, 200), nn.Linear(200, 200), nn.Linear(200, 3))
+
+    net = umbel.Net(build, trained=["2.*"])
+    result = umbel.Run(FedEM(3, LOCAL), blobs(), net).save(tmp_path / "run", 1)
+    models = result.model_for(0).models
+    assert isinstance(models, nn.ModuleList)
+
+    def places(name: str) -> set[int]:
+        return {model.get_parameter(name).data_ptr() for model in models}
+
+    assert len(places("0.weight")) == 1
+    assert len(places("2.weight")) == 3
+    # A user may change a model that is handed out: another has values of its own.
+    assert not places("0.weight") & {result.model(0).get_parameter("0.weight").data_ptr()}
+    mixture, one = result.export("torch", client=0), result.export("torch", cluster=0)
+    assert mixture.file.stat().st_size < 2 * one.file.stat().st_size
+
+
 class Maxima(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts how often the largest value of a tensor of this many numbers is looked for."""
 

@@ -19,7 +19,7 @@ from torch.func import vmap
 
 from umbel.checks import check
 from umbel.client.batches import Batch, Shard
-from umbel.client.constants import digest_of
+from umbel.client.constants import constants_of, digest_of
 from umbel.client.descent import Descent
 from umbel.client.drawing import drawing_from
 from umbel.client.experts import routed_modules
@@ -150,13 +150,20 @@ class Net:
 
     def module(self, theta: Tensor) -> nn.Module:
         """A new module that holds the values of theta, in evaluation mode."""
+        return self.modules_of(theta[None])[0]
+
+    def modules_of(self, models: Tensor) -> list[nn.Module]:
+        """New modules of these models (K, P), in evaluation mode, all with the same constants."""
         with SWAPPING.lock:
-            module = copy.deepcopy(self.modules.evaluating)
-        own = tensors_of(module)
+            first = copy.deepcopy(self.modules.evaluating)
+            shared = {id(each): each for each in constants_of(first, self.layout).values()}
+            modules = [first, *(copy.deepcopy(first, {**shared}) for _ in models[1:])]
         with torch.no_grad():
-            for name, values in self.layout.tensors(theta).items():
-                own[name].copy_(values)
-        return module
+            for module, theta in zip(modules, models, strict=True):
+                own = tensors_of(module)
+                for name, values in self.layout.tensors(theta).items():
+                    own[name].copy_(values)
+        return modules
 
     def to(self, device: torch.device) -> Net:
         """The same net, with the constants of its module on another device."""

@@ -52,7 +52,10 @@ def to_peft(
     with replacing(folder / SETTINGS) as beside:
         settings.save_pretrained(beside.parent)
         (beside.parent / SETTINGS).replace(beside)
-    again = copy.deepcopy(module)
+    held = {tensor.data_ptr() for tensor in adapters.values()}
+    # A backbone may be large, and its values are not in the file.
+    frozen = (each for each in module.parameters() if not each.requires_grad)
+    again = copy.deepcopy(module, {id(t): t for t in frozen if t.data_ptr() not in held})
     other = _network(again, peft)
     for tensor in _adapters(other, peft).values():
         tensor.detach().zero_()

@@ -146,7 +146,7 @@ class ModelsFolder:
         if used == "mixture":
             models, weights = self.mixture(client)
             self._check_size(models.shape[1:], net)
-            return Mixture(list(map(net.module, models)), weights, net.objective).eval()
+            return Mixture(net.modules_of(models), weights, net.objective).eval()
         with _opened(self.path / CLIENTS) as (_, header):
             experts = 1 if used == "personal" else int(header["experts"])
         routed = net if used == "personal" else net.routed(experts)
