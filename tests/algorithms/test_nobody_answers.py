@@ -35,7 +35,11 @@ class Silent:
 @pytest.mark.parametrize(
     ("method", "measures"),
     [
-        (FLACC(LOCAL, n_merge=1, n_sep=1_000), {"merges": 0, "best_cross": nan}),
+        # It merged last in round 1, and counts the rounds since then that anybody answered.
+        (
+            FLACC(LOCAL, n_merge=1, n_sep=1_000),
+            {"merges": 0, "best_cross": nan, "last_merge": 2},
+        ),
         (
             Sattler(LOCAL, eps_1=1e3, eps_2=0.0, from_round=1),
             {"splits": 0, "max_norm": nan, "mean_norm": nan},

@@ -148,6 +148,13 @@ def test_rounds_saved_are_of_the_baseline_s() -> None:
     assert (saved.row, saved.ours, saved.difference) == ("method", "90", 0.0)
 
 
+def test_rounds_saved_are_of_the_seeds_that_row_and_baseline_share() -> None:
+    wanted = reproduction({"method": Published(90.0), "base": Published(0.0)}, "saved_pure_round")
+    ours = results({"method": (10.0, 15.0), "base": (80.0,)}, "pure_round")
+    (saved,) = compared(wanted, ours, "saved_pure_round")
+    assert (saved.mean, saved.ours) == (87.5, "88 (1 seed)")
+
+
 def test_of_a_baseline_that_never_gets_there_more_than_its_rounds_are_saved() -> None:
     wanted = reproduction({"method": Published(95.0), "base": Published(0.0)}, "saved_pure_round")
     ours = results({"method": (5.0, 15.0), "base": (None, 100.0)}, "pure_round")

@@ -83,13 +83,16 @@ def compared(wanted: Reproduction, results: SavedResults, measure: str) -> list[
             continue
         if measure.startswith(SAVED):
             baseline = places.get((wanted.baseline, cell.column))
-            if baseline is not None and ours is not baseline:
-                rows.append(_saved(ours, baseline, measure, published))
+            if baseline is None or ours is baseline:
+                continue
+            num_seeds = min(ours.num_seeds, baseline.num_seeds)
+            row = _saved(ours.first(num_seeds), baseline.first(num_seeds), measure, published)
         elif measure in ours.values:
-            rows.append(_measured(ours, measure, published))
-    usual = len(results.seeds)
-    seeds = {place: cell.num_seeds for place, cell in places.items() if cell.num_seeds != usual}
-    return [replace(row, seeds=seeds.get((row.row, row.column))) for row in rows]
+            num_seeds, row = ours.num_seeds, _measured(ours, measure, published)
+        else:
+            continue
+        rows.append(row if num_seeds == len(results.seeds) else replace(row, seeds=num_seeds))
+    return rows
 
 
 def _measured(ours: CellResult, measure: str, published: Published | None) -> Compared:

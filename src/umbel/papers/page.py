@@ -126,7 +126,8 @@ def _result(wanted: Reproduction, results: SavedResults) -> Iterator[str]:
         yield f"*Reduced.* {wanted.said.reduced}\n"
     yield (
         f"`{made.command}`: {results.seeds_told}, {duration(made.seconds)} of rounds on "
-        f"{made.hardware}; umbel {made.versions['umbel']}, PyTorch {made.versions['torch']}.\n"
+        f"{made.hardware}; umbel {made.versions.get('umbel', 'of an unknown version')}, "
+        f"PyTorch {made.versions.get('torch', 'of an unknown version')}.\n"
     )
     if results.missing:
         yield f"*At {results.size} size, so far:* {_part(results)}\n"

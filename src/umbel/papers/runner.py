@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count, groupby, takewhile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +28,8 @@ from umbel.runs.folder import RunFolder
 from umbel.runs.records import Record
 from umbel.server.cluster_count import singular_values
 from umbel.summary import counted
+
+log = logging.getLogger(__name__)
 
 Report = Callable[[Record], None]
 
@@ -128,7 +132,7 @@ def results(
     """The results of the cells of a reproduction whose runs are finished.
 
     Cells of the part that is made, by default all, need finished runs under all these seeds. The
-    others keep the results of as many seeds as are finished.
+    others keep the results of the first seeds that are finished, from 0 on.
     """
     every = wanted.cells(size)
     asked = {cell.experiment.name for cell in (part or wanted).cells(size)}
@@ -140,9 +144,18 @@ def results(
     done = tuple(_result(wanted, cell, runs[cell.experiment.name]) for cell in cells)
     folders = [folder for group in runs.values() for folder in group]
     spent = sum(record.seconds for folder in folders for record in folder.records())
-    made = made_in(command, spent, [s for folder in folders for s in folder.sessions.read()])
+    made = made_in(command, spent, [s for folder in folders for s in _sessions(folder)])
     missing = len(every) if len(done) < len(every) else None
     return SavedResults(wanted.name, size, tuple(seeds), made, done, missing)
+
+
+def _sessions(folder: RunFolder) -> list[dict[str, Any]]:
+    """What is noted of the processes that made a run; nothing if the notes are damaged."""
+    try:
+        return folder.sessions.read()
+    except UsageError as error:
+        log.warning("%s", error)
+        return []
 
 
 def _finished_runs(

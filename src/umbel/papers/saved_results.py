@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,10 @@ class CellResult:
     def num_seeds(self) -> int:
         """The number of seeds that its values are of."""
         return max(map(len, self.values.values()), default=0)
+
+    def first(self, num_seeds: int) -> CellResult:
+        """The same with the values of the first seeds alone."""
+        return replace(self, values={name: of[:num_seeds] for name, of in self.values.items()})
 
     def mean(self, measure: str) -> float | None:
         """The mean over seeds; None if some seed has no value.

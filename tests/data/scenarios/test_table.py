@@ -239,11 +239,12 @@ def test_whole_numbers_words_and_bools_are_classes_and_others_are_regression(
         late=1_600_000_000.5 + np.arange(ROWS),
         many=np.arange(ROWS),
         amount=[f"${number},000" for number in range(ROWS)],
+        mostly_twice=[f"kind {max(number // 2, number - 80)}" for number in range(ROWS)],
     )
     scenario = fixed(tmp_path, table)
 
     def of(target: str, **settings: Any) -> umbel.Federation:
-        made = {"grade", "flag", "delay", "late", "many", "amount", "outcome"}
+        made = {"grade", "flag", "delay", "late", "many", "amount", "mostly_twice", "outcome"}
         others = tuple(made - {target})
         return build(replace(scenario, target=target, leave_out=others, **settings))
 
@@ -269,6 +270,8 @@ def test_whole_numbers_words_and_bools_are_classes_and_others_are_regression(
     with pytest.raises(UsageError, match="200 different texts in 200 rows"):
         of("amount")
     assert of("amount", task="classification").num_classes == ROWS
+    assert of("amount", categories=("amount",)).num_classes == ROWS
+    assert of("mostly_twice").num_classes == 120
     with pytest.raises(UsageError, match="row 1, column 'delay': is not a whole number"):
         of("delay", task="classification")
     with pytest.raises(UsageError, match="'a column of texts' is not one of numbers"):

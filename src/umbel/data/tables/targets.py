@@ -16,7 +16,7 @@ from umbel.summary import in_short
 Task = Literal["auto", "classification", "regression"]
 
 MOST_CLASSES = 100
-"""With more different whole numbers, `task` must state whether they are classes."""
+"""More whole numbers, or more texts most of which occur once, need a `task`."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def targets_of(rows: TableRows, name: str, task: Task, kind: Kind | None) -> Tar
     Classes are numbered in the order of their names, or of their numbers. Raises `UsageError` if
     the column does not fit the task.
     """
-    kind = kind or kind_of(rows, name)
+    named, kind = kind is not None, kind or kind_of(rows, name)
     what = f"{rows.files[0]}: target {name!r}"
     if kind == "date":
         raise UsageError(f"{what}: holds dates, which are neither classes nor numbers")
@@ -51,10 +51,8 @@ def targets_of(rows: TableRows, name: str, task: Task, kind: Kind | None) -> Tar
     if isinstance(column, Words):
         fine = task != "regression"
         check(fine, what, "a column of texts", "one of numbers, as regression needs")
-        several = len(column.words) <= max(MOST_CLASSES, len(column.codes) // 2)
-        said = f"{len(column.words):,} different texts in {len(column.codes):,} rows"
-        expected = 'few enough to be classes: write numbers as numbers, or task = "classification"'
-        check(task != "auto" or several, what, said, expected)
+        if task == "auto" and not named:
+            _check_texts(column, what)
         return _labels(column.codes, np.array(column.words))
     numbers, missing = column.values, np.isnan(column.values)
     whole = column.whole or bool((numbers[~missing] % 1 == 0).all())
@@ -73,6 +71,15 @@ def targets_of(rows: TableRows, name: str, task: Task, kind: Kind | None) -> Tar
     placed = np.full(len(numbers), -1)
     placed[~missing] = codes
     return Targets(placed, tuple(str(number) for number in different))
+
+
+def _check_texts(column: Words, what: str) -> None:
+    """Raise `UsageError` for many texts, most of them in one row alone, such as amounts."""
+    rows = column.codes[column.codes >= 0]
+    alone = int((np.bincount(rows) == 1).sum())
+    expected = 'few enough to be classes: write numbers as numbers, or task = "classification"'
+    said = f"{len(column.words):,} different texts in {len(rows):,} rows"
+    check(len(column.words) <= MOST_CLASSES or 2 * alone <= len(column.words), what, said, expected)
 
 
 def _labels(codes: NDArray[np.int64], words: NDArray[np.str_]) -> Targets:
