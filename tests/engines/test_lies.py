@@ -120,9 +120,10 @@ def test_no_gradient_moves_a_buffer(method: Algorithm[Any]) -> None:
     assert not any(record.refused for _, record in honest.rounds(2))
 
 
-def test_a_work_of_ones_own_may_send_a_move_of_buffers_as_its_gradient() -> None:
+@pytest.mark.parametrize("base", [Work, Gradient])
+def test_a_work_of_ones_own_may_send_a_move_of_buffers_as_its_gradient(base: Any) -> None:
     @dataclass(frozen=True)
-    class Own(Work):
+    class Own(base):  # type: ignore[misc]
         def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
             return {"gradient": torch.ones_like(sent["theta"])}
 

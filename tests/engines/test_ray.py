@@ -201,6 +201,10 @@ def test_another_cluster_behind_a_ray_client_is_refused(monkeypatch: pytest.Monk
     ray_session.connect(first)
     with pytest.raises(umbel.UsageError, match=f"'{other}': this process is part of {first}; a pr"):
         ray_session.connect(other)
+    monkeypatch.setitem(ray_session.ADDRESSES, ("a", "1"), "192.0.2.1:6379")
+    gcs = SimpleNamespace(gcs_address="192.0.2.1:6379")
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: gcs)
+    ray_session.connect(first)  # of the same cluster, whose clients have another port
     joined.clear()  # as by ray.shutdown()
     ray_session.connect(other)
     assert joined == [other]

@@ -84,3 +84,11 @@ def test_what_can_not_be_asked_for_is_refused(asks: Asks, said: str) -> None:
 @pytest.mark.parametrize("asks", [places(2, 0), places(1, dtype=torch.int32), summed(2, LABELS)])
 def test_what_can_be_asked_for_is_asked(asks: Asks) -> None:
     assert next(asks(ASKED)).clients.tolist() == [0, 1, 2]
+
+
+def test_clients_that_are_not_asked_need_no_cluster() -> None:
+    ctx = context([0, 2], 4, 3)
+    labels = torch.tensor([0, -1, 1, -1])
+    theta = Rows(MODELS, labels[ctx.cohort])
+    request = next(train_summed(theta, ctx, LOCAL, Averaging().reduction(2, labels)))
+    assert request.clients.tolist() == [0, 2]

@@ -93,7 +93,7 @@ def _sends_gradients(work: Work) -> bool:
     while isinstance(work, Quantised | ChooseByLoss | Routed):
         assert work.inner is not None
         work = work.inner
-    return isinstance(work, Gradient | TrainAndGradient)
+    return type(work) in (Gradient, TrainAndGradient)  # one's own may send more as a `gradient`
 
 
 def _buffers(request: Request, layout: Layout, width: int) -> tuple[int, Tensor] | None:

@@ -72,7 +72,10 @@ def _check_joined(address: str) -> None:
         joined = ADDRESSES.get(session(), address)
     if not joined.startswith("ray://"):
         joined = str(ray.get_runtime_context().gcs_address)
-    if _place(address) != _place(joined):
+    here, there = _place(address), _place(joined)
+    if address.startswith("ray://") != joined.startswith("ray://"):  # clients have another port
+        here, there = (place.rpartition(":")[0] for place in (here, there))
+    if here != there:
         how = "a process can join only one cluster: call ray.shutdown() first"
         raise UsageError(f"engine.address: {address!r}: this process is part of {joined}; {how}")
 

@@ -24,5 +24,6 @@ def check_sent(request: Request, net: Net) -> None:
             known = " or ".join(f"({count}, {size})" if count else f"({size},)" for size in sizes)
             raise UsageError(
                 f"{name}: a client gets {tuple(shape)} of {dtype}, which is not {known} of "
-                f"{net.dtype}, as models are here"
+                f"{net.dtype}, as models are here; what is no whole model has another name, or the "
+                "work says in `widths` how many values there may be"
             )

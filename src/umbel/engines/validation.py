@@ -160,7 +160,7 @@ def bad_values(request: Request, replies: Replies, limits: Limits) -> dict[int, 
             fault = f"{name}: {value:.3g} is not within {low:.3g} to {high:.3g}"
             if promise.low is None and column.is_floating_point():
                 fault += DIVERGED
-            elif promise.high == MAX_LOSS and isnan(value):
+            elif promise.high == MAX_LOSS and promise.per is None and isnan(value):
                 fault += TOO_LARGE
             faults.setdefault(int(replies.clients[n]), fault)
         if promise.total is not None:

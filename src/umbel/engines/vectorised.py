@@ -192,7 +192,9 @@ def _together(work: Work) -> Iterator[None]:
         said = str(error)
         if not said.startswith(("vmap: ", "Cannot access data pointer")):
             raise
-        cause = said.removeprefix("vmap: ").partition(".")[0]
+        cause = said.removeprefix("vmap: ").partition("\n")[0].partition(". ")[0].rstrip(".")
+        while work.inner is not None:  # which umbel's own works include
+            work = work.inner
         raise UsageError(
             f"{type(work).__name__} can't be done by many clients at once ({cause}): it must "
             "not branch on values, read them from tensors or draw random numbers; choose by "

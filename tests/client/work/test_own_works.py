@@ -65,9 +65,17 @@ class Alone(Total):
     alone = True
 
 
-@pytest.mark.parametrize("how", ["branches", "reads", "draws"])
-def test_what_many_clients_can_not_do_at_once_is_told(how: str) -> None:
-    with pytest.raises(UsageError, match=r"^Total can't be done by many .*alone = True"):
+@pytest.mark.parametrize(
+    ("how", "cause"),
+    [
+        ("branches", "data-dependent control flow"),
+        ("reads", r"calling \.item\(\) on a Tensor\)"),
+        ("draws", "random"),
+    ],
+)
+def test_what_many_clients_can_not_do_at_once_is_told(how: str, cause: str) -> None:
+    message = rf"^Total can't be done by many clients at once \(.*{cause}.*alone = True"
+    with pytest.raises(UsageError, match=message):
         ask(Total(how))
     assert len(ask(Alone(how)).clients) == len(DATA.names)
 

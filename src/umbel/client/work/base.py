@@ -152,7 +152,7 @@ class Work(Settings, ABC):
 
     def widths(self, layout: Layout) -> tuple[int, ...]:
         """Return the numbers of values that a sent model may have, given the net's layout."""
-        return (layout.num_values,)
+        return (layout.num_values,) if self.inner is None else self.inner.widths(layout)
 
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
         """Return the needed memory, given the shapes of the sent tensors."""

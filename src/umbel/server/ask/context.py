@@ -125,8 +125,28 @@ class Context:
         seeds = client_seeds(self.seed, Stream.CLIENT, self.round, self.cohort.numpy())
         request = Request(work, self.cohort, seeds, shared or {}, each, self.optional, reduction)
         if reduction is not None:
-            _check_reduction(reduction, promised(work, request.shapes), self.num_clients)
+            self._check_reduction(reduction, promised(work, request.shapes))
         return request
+
+    def _check_reduction(self, reduction: Reduction, promised: Mapping[str, Promise]) -> None:
+        """Raise `UsageError` unless the reduction has a cluster for each client asked."""
+        expected = "a Reduction; write averaging.reduction(num_clusters, labels)"
+        check(isinstance(reduction, Reduction), "reduction", type(reduction).__name__, expected)
+        labels, count = reduction.labels, reduction.num_clusters
+        if labels is not None:
+            check_tensor(labels, "reduction: labels")
+            right, shape = (self.num_clients,), tuple(labels.shape)
+            expected = f"{right}, a cluster for each client of the federation"
+            check(shape == right, "reduction: labels: shape", shape, expected)
+            check_numbers(labels[self.cohort], "reduction: labels", count, "clusters")
+            return
+        chosen = promised.get(reduction.chosen)
+        how = "given: clients choose no cluster; write averaging.reduction(num_clusters, labels)"
+        check(chosen is not None, "reduction: labels", None, how)
+        assert chosen is not None
+        most = int(chosen.high or 0)
+        expected = f"{most + 1}, the number of models that clients choose from"
+        check(count > most, "reduction: num_clusters", count, expected)
 
 
 def check_work(name: str, work: object, *kinds: type) -> None:
@@ -142,29 +162,3 @@ def check_rows(name: str, rows: object) -> None:
     """Raise `UsageError` unless these are `Rows`."""
     expected = "Rows(table, index), which say the row of each client"
     check(isinstance(rows, Rows), name, type(rows).__name__, expected)
-
-
-def _check_reduction(
-    reduction: Reduction, promised: Mapping[str, Promise], num_clients: int
-) -> None:
-    """Raise `UsageError` unless the reduction has a cluster for each client that may reply."""
-    expected = "a Reduction; write averaging.reduction(num_clusters, labels)"
-    check(isinstance(reduction, Reduction), "reduction", type(reduction).__name__, expected)
-    labels, count = reduction.labels, reduction.num_clusters
-    if labels is not None:
-        check_numbers(labels, "reduction: labels", count, "clusters")
-        expected = f"({num_clients},), a cluster for each client of the federation"
-        check(
-            labels.shape == (num_clients,),
-            "reduction: labels: shape",
-            tuple(labels.shape),
-            expected,
-        )
-        return
-    chosen = promised.get(reduction.chosen)
-    expected = "given: clients choose no cluster; write averaging.reduction(num_clusters, labels)"
-    check(chosen is not None, "reduction: labels", None, expected)
-    assert chosen is not None
-    most = int(chosen.high or 0)
-    expected = f"{most + 1}, the number of models that clients choose from"
-    check(count > most, "reduction: num_clusters", count, expected)
