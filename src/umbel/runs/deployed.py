@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from umbel.data.tables.encoding import TOKENS
 from umbel.runs.seals import json_value
 
 NODES = "nodes.json"
@@ -44,5 +43,7 @@ def settled(roll: Mapping[str, Any]) -> dict[str, Any]:
 
     Earlier versions wrote these. Only tables with a tokenizer have whole numbers as inputs.
     """
+    from umbel.data.tables.encoding import TOKENS  # it loads PyTorch, for which help must not wait
+
     unlike = "largest_input" in roll and not str(roll.get("inputs", "")).startswith(TOKENS)
     return {name: value for name, value in roll.items() if name != "inputs" or not unlike}
