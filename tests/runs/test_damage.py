@@ -225,6 +225,7 @@ def test_what_a_checkpoint_can_not_say_is_told(
     ("name", "table", "message"),
     [
         ("stopped.json", {"rounds": math.inf, "why": ""}, "cannot convert float infinity"),
+        ("stopped.json", {"rounds": 9, "why": ""}, "rounds: 9 is not at most 4"),
         ("budget.json", {"until": [["loss", 10**400]], "max_seconds": None}, "until: loss: "),
         ("budget.json", {"until": [["foo", 1]], "max_seconds": None}, "until: 'foo' is not a"),
         ("budget.json", {"until": [["accuracy", 7]], "max_seconds": None}, "is not in 0 to 1"),

@@ -192,6 +192,8 @@ def _rounds(
     last = experiment.rounds if stop is None else stop.rounds
     expected = f"{first} or more, as {first} are done"
     check(first <= last, f"{folder.settings.file}: rounds", last, expected)
+    most = experiment.rounds
+    check(last <= most, f"{folder.file('stopped.json')}: damaged: rounds", last, f"at most {most}")
     rounds = run.scored_rounds(experiment.rounds, state, first)
     scores: ClientScores | None = None
     parts: Parts = NO_PARTS
