@@ -58,6 +58,15 @@ def test_ids_of_another_tokenizer_are_refused(result: umbel.Result, tmp_path: Pa
     for labelled in (True, False):
         with pytest.raises(umbel.UsageError, match="the tokenizer 'tiny' is not the run's: its"):
             result.assign("table.csv", labelled=labelled)
-    said = "newcomers: the tokenizer of their texts, './tiny', is not the run's, 'tiny'; give the"
-    with pytest.raises(umbel.UsageError, match=said):
-        result.assign(table(tmp_path, "./tiny"))
+    for place, said in (
+        (
+            "./tiny",
+            "newcomers: the tokenizer of their texts is ./tiny, and the run's tiny; give the",
+        ),
+        (
+            "tiny",
+            "newcomers: the tokenizer in tiny has changed since the run: bring the run's back",
+        ),
+    ):
+        with pytest.raises(umbel.UsageError, match=said):
+            result.assign(table(tmp_path, place))

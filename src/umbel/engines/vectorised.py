@@ -193,8 +193,8 @@ def _together(work: Work) -> Iterator[None]:
         if not said.startswith(("vmap: ", "Cannot access data pointer")):
             raise
         cause = said.removeprefix("vmap: ").partition("\n")[0].partition(". ")[0].rstrip(".")
-        while work.inner is not None:  # which umbel's own works include
-            work = work.inner
+        while work.inner is not None and type(work).__module__.startswith("umbel."):
+            work = work.inner  # an own work within one of umbel's
         raise UsageError(
             f"{type(work).__name__} can't be done by many clients at once ({cause}): it must "
             "not branch on values, read them from tensors or draw random numbers; choose by "

@@ -84,12 +84,15 @@ class TextClassifier(Model):
     def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
         shape = tuple(input_shape)
         check(len(shape) == 1, "model", shape, "the shape of token ids: (length,)")
-        module = self.base(num_outputs)
-        if not self.adapters:
-            module.head.reset_parameters()
-            return module
-        module.head.requires_grad_(False)
-        return self._with_adapters(module)
+        # Only builds without values are elsewhere; another default device is not for modules.
+        without = torch.get_default_device().type == "meta"
+        with torch.device("meta" if without else "cpu"):
+            module = self.base(num_outputs)
+            if not self.adapters:
+                module.head.reset_parameters()
+                return module
+            module.head.requires_grad_(False)
+            return self._with_adapters(module)
 
     def base(self, num_outputs: int) -> SentenceClassifier:
         """The module without adapters, with a head of zeros, for `PeftModel.from_pretrained`."""

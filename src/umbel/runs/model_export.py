@@ -118,7 +118,7 @@ def _place(result: Result, to: Format, out: Path | str | None, name: str) -> Pat
 def _place_beside(file: Path) -> Path:
     """Where the encoding of the model's inputs goes. Raises `UsageError`."""
     # The end of another name, as of "model v1.0", tells models apart.
-    name = file.stem if file.suffix in OF_MODELS else file.name
+    name = file.stem if file.suffix.lower() in OF_MODELS else file.name
     beside = file.with_name(f"{name}-{encoding_file.FILE}")
     check_no_link(beside)
     check_place(beside, "out")

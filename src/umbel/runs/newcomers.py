@@ -64,8 +64,7 @@ def federation_of(result: Result, newcomers: Federation | Path | str, labelled: 
         if isinstance(own, ChannelScale):
             return _scaled(newcomers, scale, result)
         if own is not None and isinstance(encoding, Encoding) and not own.is_like(encoding):
-            how = f'give the table itself: load("{path}").assign("new.csv")'
-            raise UsageError(f"newcomers: {_unlike(own, encoding)}; {how}")
+            raise UsageError(f"newcomers: {_unlike(own, encoding, path)}")
         _check_like_the_sites(newcomers, path)
         return newcomers
     data = Path(newcomers)
@@ -88,14 +87,20 @@ def federation_of(result: Result, newcomers: Federation | Path | str, labelled: 
     return read_newcomers(data, encoding, labelled)
 
 
-def _unlike(own: Encoding, encoding: Encoding) -> str:
-    """How the encoding of newcomers' own table differs from the run's."""
+def _unlike(own: Encoding, encoding: Encoding, path: Path) -> str:
+    """How the encoding of newcomers' own table differs from the run's, and what to do."""
+    how = f'give the table itself: load("{path}").assign("new.csv")'
     if not own.has_tokenizer_of(encoding):
-        both = f"{own.tokenizer!r}, is not the run's, {encoding.tokenizer!r}"
-        return f"the tokenizer of their texts, {both}"
+        if own.tokenizer == encoding.tokenizer:
+            return (
+                f"the tokenizer in {own.tokenizer} has changed since the run: bring the run's back"
+            )
+        mine, other = (each.tokenizer or "none" for each in (own, encoding))
+        return f"the tokenizer of their texts is {mine}, and the run's {other}; {how}"
     if own.tokens != encoding.tokens:
-        return f"their texts have {own.tokens} token ids each, and the run's {encoding.tokens}"
-    return "their table was scaled, and its classes numbered, by its own rows, unlike the run's"
+        both = f"{own.tokens} token ids each, and the run's {encoding.tokens}"
+        return f"their texts have {both}; {how}"
+    return f"their table was scaled, and its classes numbered, by its own rows; {how}"
 
 
 def _scaled(federation: Federation, scale: ChannelScale | None, result: Result) -> Federation:

@@ -14,7 +14,7 @@ from tests.federations import blobs, each_its_own, mlp
 from umbel.checks import UsageError
 from umbel.client.batches import Shard
 from umbel.client.net import Net
-from umbel.client.work import Promise, Work
+from umbel.client.work import LocalTraining, Promise, Work
 from umbel.client.work.base import Cost
 from umbel.engines import Vectorised
 from umbel.engines.metering import Metered
@@ -78,6 +78,18 @@ def test_what_many_clients_can_not_do_at_once_is_told(how: str, cause: str) -> N
     with pytest.raises(UsageError, match=message):
         ask(Total(how))
     assert len(ask(Alone(how)).clients) == len(DATA.names)
+
+
+@dataclass(frozen=True)
+class Around(Total):
+    """The same around a work of umbel's."""
+
+    inner = LocalTraining(epochs=1)
+
+
+def test_an_own_work_around_one_of_umbels_is_the_one_that_is_named() -> None:
+    with pytest.raises(UsageError, match=r"^Around can't be done by many clients at once"):
+        ask(Around("branches"))
 
 
 @pytest.mark.parametrize(

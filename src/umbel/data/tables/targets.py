@@ -76,10 +76,10 @@ def targets_of(rows: TableRows, name: str, task: Task, kind: Kind | None) -> Tar
 def _check_texts(column: Words, what: str) -> None:
     """Raise `UsageError` for many texts, most of them in one row alone, such as amounts."""
     rows = column.codes[column.codes >= 0]
-    alone = int((np.bincount(rows) == 1).sum())
+    alone, most = int((np.bincount(rows) == 1).sum()), max(len(column.words) // 2, len(rows) // 10)
     expected = 'few enough to be classes: write numbers as numbers, or task = "classification"'
-    said = f"{len(column.words):,} different texts in {len(rows):,} rows"
-    check(len(column.words) <= MOST_CLASSES or 2 * alone <= len(column.words), what, said, expected)
+    said = f"{len(column.words):,} different texts in {len(rows):,} rows, {alone:,} of them once,"
+    check(len(column.words) <= MOST_CLASSES or alone <= most, what, said, expected)
 
 
 def _labels(codes: NDArray[np.int64], words: NDArray[np.str_]) -> Targets:

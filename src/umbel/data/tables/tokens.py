@@ -92,8 +92,23 @@ def _tokenizer(file: Path, pad: int) -> tuple[Any, str]:
         raise UsageError(f"{file}: is no tokenizer: {said}") from None
     # Texts are padded and cut here, and never by the tokenizer's own settings.
     used = {key: value for key, value in content.items() if key not in ("padding", "truncation")}
-    said = json.dumps([used, pad], sort_keys=True)
+    said = json.dumps([_however_written(used), pad], sort_keys=True)
     return tokenizer, hashlib.sha256(said.encode()).hexdigest()
+
+
+def _however_written(content: dict[str, Any]) -> dict[str, Any]:
+    """The same for a tokenizer that another version of the library has saved again.
+
+    Merges were texts such as "a b" once, and a setting may be left out while it is off.
+    """
+    model = content.get("model")
+    if not isinstance(model, dict):
+        return content
+    model = {key: value for key, value in model.items() if value is not None and value is not False}
+    merges = [
+        pair if isinstance(pair, str) else " ".join(pair) for pair in model.get("merges") or ()
+    ]
+    return {**content, "model": {**model, "merges": merges}}
 
 
 def _pad(folder: Path) -> int:
