@@ -39,7 +39,6 @@ SHARED = (
     'whatever the data, and their smallest angle is 0: give fewer vectors, or angle = "sum"'
 )
 
-
 WHOLE = (
     "num_vectors: subspaces of %d dimensions hold all inputs of %d values, and all angles between "
     "them are 0, whatever the data: give fewer vectors, or, if there is one value, another method"

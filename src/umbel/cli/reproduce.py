@@ -58,9 +58,9 @@ def reproduce(
 
     `umbel list papers` shows the names. Runs that are done are not done again: what was stopped
     goes on by the same command. With --jobs several are made at once. What is printed and kept has
-    every result that is there: those of other rows and columns than --only names, too, with as
-    many seeds as are done. A run that diverges, or gets too few usable replies, stops no other; the
-    status is then 1, as it is if a run was ended before its last round, or if its folder holds
+    every result that is there: those of other rows and columns than --only names, too, over the
+    first seeds that are done. A run that diverges, or gets too few usable replies, stops no other;
+    the status is then 1, as it is if a run was ended before its last round, or if its folder holds
     another experiment.
     """
     from umbel.cli.advancing import end_if, interruptible, no_empty_folders
@@ -90,11 +90,9 @@ def reproduce(
     saved = results(wanted, size, range(count), place, command, part)
     if saved.cells:
         _show_and_keep(wanted, saved, file)
-    absent = list(left_out(part, size, range(count), place))
-    for why in left_out(wanted, size, range(count), place):
-        if why not in absent:  # of rows or columns that are not asked for
-            say(f"left out: {why}", err=True)
-    end_if([*failed, *absent])
+    for why in left_out(wanted, size, range(count), place, without=part):
+        say(f"left out: {why}", err=True)  # of rows or columns that are not asked for
+    end_if([*failed, *left_out(part, size, range(count), place)])
 
 
 def _show_and_keep(wanted: Reproduction, saved: SavedResults, file: Path) -> None:

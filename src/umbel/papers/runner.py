@@ -178,10 +178,20 @@ def _finished(experiment: Experiment, runs_dir: Path) -> bool:
 
 
 def left_out(
-    wanted: Reproduction, size: Size, seeds: Sequence[int], runs_dir: Path
+    wanted: Reproduction,
+    size: Size,
+    seeds: Sequence[int],
+    runs_dir: Path,
+    without: Reproduction | None = None,
 ) -> Iterator[str]:
-    """Why runs can't be results: stopped early, or others in their folders; a sentence for each."""
+    """Why runs can't be results: stopped early, or others in their folders; a sentence for each.
+
+    Those of a part that has been looked at are left out by `without`.
+    """
+    seen = [] if without is None else distinct_experiments(without, size)
     for experiment in distinct_experiments(wanted, size):
+        if experiment in seen:
+            continue
         for seed in seeds:
             seeded = experiment.with_seed(seed)
             why = taken(runs_dir, seeded) or _stopped_early(RunFolder.of(runs_dir, seeded), seeded)

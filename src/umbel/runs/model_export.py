@@ -38,7 +38,7 @@ SUFFIXES: dict[Format, str] = {
     "peft": "-adapters",
 }
 
-OF_MODELS = (".onnx", ".pt2", ".pt", ".pth", ".safetensors")
+OF_MODELS = (*SUFFIXES.values(), ".pt", ".pth")
 """Ends of the names of files of models, which the names of their encodings are without."""
 
 BATCHES = (1, 2, 7)

@@ -153,8 +153,7 @@ def _check_like_the_sites(newcomers: Federation, path: Path) -> None:
         raise UsageError(
             "newcomers: the columns of their table, their categories, the classes or the tokenizer "
             "are not those of the sites' tables: the same position of an example would mean "
-            "different things; "
-            "give arrays in .npz files, encoded as the sites encode their rows"
+            "different things; give arrays in .npz files, encoded as the sites encode their rows"
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TypeAlias
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from umbel.checks import UsageError, check, kind_of, with_article
 from umbel.client.layout import Layout
-from umbel.client.work import Promise, Work
+from umbel.client.work import Work
 from umbel.client.work.base import promised
 from umbel.flow import Request, Rows, check_numbers, check_tensor
 from umbel.reduction import Reduction
@@ -125,10 +125,10 @@ class Context:
         seeds = client_seeds(self.seed, Stream.CLIENT, self.round, self.cohort.numpy())
         request = Request(work, self.cohort, seeds, shared or {}, each, self.optional, reduction)
         if reduction is not None:
-            self._check_reduction(reduction, promised(work, request.shapes))
+            self._check_reduction(reduction, request)
         return request
 
-    def _check_reduction(self, reduction: Reduction, promised: Mapping[str, Promise]) -> None:
+    def _check_reduction(self, reduction: Reduction, request: Request) -> None:
         """Raise `UsageError` unless the reduction has a cluster for each client asked."""
         expected = "a Reduction; write averaging.reduction(num_clusters, labels)"
         check(isinstance(reduction, Reduction), "reduction", type(reduction).__name__, expected)
@@ -140,7 +140,7 @@ class Context:
             check(shape == right, "reduction: labels: shape", shape, expected)
             check_numbers(labels[self.cohort], "reduction: labels", count, "clusters")
             return
-        chosen = promised.get(reduction.chosen)
+        chosen = promised(request.work, request.shapes).get(reduction.chosen)
         how = "given: clients choose no cluster; write averaging.reduction(num_clusters, labels)"
         check(chosen is not None, "reduction: labels", None, how)
         assert chosen is not None
