@@ -215,6 +215,9 @@ def test_more_clusters_than_rows_are_refused() -> None:
         k_means(POINTS, 7, 0)
     with pytest.raises(UsageError, match="num_clusters: 7 is not in 1 to 6"):
         k_medoids(apart(POINTS), 7, 0)
+    for rows in (0, 1):
+        with pytest.raises(UsageError, match="num_clusters: 7 is not in 1 to 1"):
+            agglomerate(torch.zeros(rows, rows), "average", 7)
 
 
 def crossed() -> torch.Tensor:
@@ -247,6 +250,14 @@ def test_renaming_keeps_most_clients_where_they_were(pairs: list[tuple[int, int]
     best = max(int((torch.tensor(names)[new] == old).sum()) for names in permutations(range(4)))
     assert int((matched == old).sum()) == best
     assert adjusted_rand_score(new, matched) == 1.0
+
+
+@pytest.mark.parametrize("name", ["new", "old"])
+@pytest.mark.parametrize("wrong", [[0, 2], [-1, 0]])
+def test_labels_that_are_no_clusters_are_refused_by_name(name: str, wrong: list[int]) -> None:
+    given = {"new": torch.tensor([0, 1]), "old": torch.tensor([1, 0]), name: torch.tensor(wrong)}
+    with pytest.raises(UsageError, match=f"{name}: -?[12] is not in 0 to 1, the numbers of clust"):
+        match_labels(**given, num_clusters=2)
 
 
 @given(st.integers(2, 12), st.integers(2, 12), st.integers(1, 12), st.integers(0, 9))

@@ -256,10 +256,10 @@ def agglomerate(
 
     argument("linkage", linkage, Linkage)
     check_cut(num_clusters, threshold)
+    most = max(1, len(distance))
+    check((num_clusters or 1) <= most, "num_clusters", num_clusters, f"in 1 to {most}")
     if len(distance) < 2:
         return torch.zeros(len(distance), dtype=torch.long)
-    most = len(distance)
-    check((num_clusters or 1) <= most, "num_clusters", num_clusters, f"in 1 to {most}")
     if linkage == "ward":
         return _ward(distance, num_clusters, threshold)
     fitted = AgglomerativeClustering(

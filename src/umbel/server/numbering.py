@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from umbel.checks import check
+from umbel.flow import check_numbers
+
 
 def in_order_of_appearance(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """The same clusters named 0 to K-1 in order of their first clients."""
@@ -20,7 +23,8 @@ def in_order_of_appearance(labels: NDArray[np.int64]) -> NDArray[np.int64]:
 def match_labels(new: Tensor, old: Tensor, num_clusters: int) -> Tensor:
     """Renumber new clusters so that as many clients as possible keep their old label.
 
-    `new` (N,), `old` (N,) and the result (N,) are in 0 to K-1. It uses the Hungarian method.
+    `new` (N,), `old` (N,) and the result (N,) are in 0 to K-1. It uses the Hungarian method. Raises
+    `UsageError` for other labels, and if `new` and `old` are not of the same clients.
 
     >>> import torch
     >>> from umbel.method import match_labels
@@ -29,6 +33,9 @@ def match_labels(new: Tensor, old: Tensor, num_clusters: int) -> Tensor:
     """
     from scipy.optimize import linear_sum_assignment
 
+    for name, labels in (("new", new), ("old", old)):
+        check_numbers(labels, name, num_clusters, "clusters")
+    check(len(new) == len(old), "new", len(new), f"{len(old)} labels, as many as old has")
     overlap = one_hot(new, num_clusters).T @ one_hot(old, num_clusters)
     _, names = linear_sum_assignment(overlap.numpy(), maximize=True)
     return torch.from_numpy(names).long()[new]
