@@ -20,7 +20,7 @@ class Sums:
 
     values: Tensor  #: (K, P) sum of weight times row, in single precision at least
     weights: Tensor  #: (K,) float64, sum of weights
-    dtype: torch.dtype  #: the type of the rows, and of their means
+    dtype: torch.dtype  #: the type of the means: that of the rows, if they are floating-point
 
     __repr__ = in_short
 
@@ -64,10 +64,11 @@ def cluster_sums(rows: Tensor, labels: Tensor, weights: Tensor, num_clusters: in
     total = torch.zeros(num_clusters, dtype=torch.float64).index_add_(0, labels, weights.double())
     # Counts of examples are beyond what half precision holds.
     wide = rows.to(torch.promote_types(rows.dtype, torch.float32))
+    dtype = rows.dtype if rows.is_floating_point() else wide.dtype
     own = weights.to(wide.dtype)
     if num_clusters > MANY:
         values = wide.new_zeros(num_clusters, wide.shape[1])
-        return Sums(values.index_add_(0, labels, wide * own[:, None]), total, rows.dtype)
+        return Sums(values.index_add_(0, labels, wide * own[:, None]), total, dtype)
     shares = wide.new_zeros(num_clusters, len(wide))
     shares[labels, torch.arange(len(wide))] = own
-    return Sums(shares @ wide, total, rows.dtype)
+    return Sums(shares @ wide, total, dtype)

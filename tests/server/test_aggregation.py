@@ -21,6 +21,14 @@ def test_the_mean_of_a_cluster_is_weighted_and_an_empty_one_is_zero() -> None:
     assert means.tolist() == [[4.0, 40.0], [0.0, 0.0], [3.0, 30.0], [0.0, 0.0]]
 
 
+@pytest.mark.parametrize("clusters", [1, 100])
+@pytest.mark.parametrize("dtype", [torch.long, torch.bool, torch.uint8])
+def test_the_mean_of_whole_numbers_is_no_whole_number(dtype: torch.dtype, clusters: int) -> None:
+    rows = torch.tensor([[1], [0]], dtype=dtype)
+    means = cluster_mean(rows, torch.tensor([0, 0]), torch.tensor([1, 1]), clusters)
+    assert means[0].tolist() == [0.5]
+
+
 @given(seed=st.integers(0, 1000), rows=st.integers(1, 12), clusters=st.integers(1, 5))
 def test_the_mean_agrees_with_numpy(seed: int, rows: int, clusters: int) -> None:
     rng = np.random.default_rng(seed)

@@ -16,6 +16,8 @@ from umbel.settings import Settings
 def cluster_mean(rows: Tensor, labels: Tensor, weights: Tensor, num_clusters: int) -> Tensor:
     """Weighted mean of rows (N, P) within each cluster: (K, P), 0 for a cluster without clients.
 
+    Means of whole numbers, or of True and False, are of single precision.
+
     >>> import torch
     >>> from umbel.method import cluster_mean
     >>> cluster_mean(torch.tensor([[4.0], [0.0]]), torch.tensor([0, 0]), torch.tensor([1, 3]), 2)
