@@ -9,7 +9,7 @@ import signal
 import tomllib
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from html import unescape
 from itertools import islice
 from pathlib import Path
@@ -58,6 +58,14 @@ class Weighing(FedAvg):
     """A method with a setting that no text file can hold."""
 
     weigh: Any = None
+
+
+@dataclass(frozen=True)
+class Listing(FedAvg):
+    """A method whose settings are a list and a dict, which no type of `Settings` covers."""
+
+    sizes: list[int] = field(default_factory=lambda: [2, 4])
+    extra: dict[str, Any] = field(default_factory=lambda: {"a": 1.5, "b": {"c": ["x"]}})
 
 
 @pytest.fixture(scope="module")
@@ -251,7 +259,7 @@ def test_what_no_folder_can_hold_is_refused_before_the_first_round(tmp_path: Pat
     for algorithm, message in [
         (notebook(), told),
         (Inside(), "algorithm: 'Inside' is not importable, as it is defined in a function"),
-        (Weighing(weigh=len), r"algorithm\.weigh: .* is not a number, text or dataclass"),
+        (Weighing(weigh=len), r"algorithm\.weigh: .* is not a number, text, dataclass"),
     ]:
         with pytest.raises(UsageError, match=message):
             make_run(algorithm=algorithm).rounds(3, folder=tmp_path / "mine")
@@ -261,6 +269,14 @@ def test_what_no_folder_can_hold_is_refused_before_the_first_round(tmp_path: Pat
         make_run().rounds(3, first=1, folder=tmp_path / "mine")
     with pytest.raises(UsageError, match=r"rounds: 9 is not 1, as planned in .*resume"):
         make_run(algorithm=Elsewhere(LOCAL)).save(tmp_path / "mine", 9)
+
+
+def test_lists_and_dicts_of_plain_values_are_settings_that_a_folder_holds(tmp_path: Path) -> None:
+    run = make_run(algorithm=Listing(LOCAL))
+    next(run.rounds(2, folder=tmp_path / "mine"))
+    result = run.save(tmp_path / "mine", 2)
+    assert len(result.records) == 2
+    assert result.algorithm == umbel.load(tmp_path / "mine").algorithm == run.algorithm
 
 
 def test_a_file_in_the_place_of_the_folder_is_refused_as_is_a_module_for_a_net(

@@ -257,12 +257,17 @@ def _check_storable(path: str, value: object) -> None:
         check(elsewhere, path, kind.__name__, expected)
         for member in fields(value):
             _check_storable(f"{path}.{member.name}", getattr(value, member.name))
-    elif isinstance(value, tuple):
+    elif isinstance(value, tuple | list):
         for item in value:
             _check_storable(path, item)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            check(isinstance(name, str), path, name, "a text: a folder holds no other keys")
+            _check_storable(f"{path}.{name}", item)
     else:
         fine = value is None or isinstance(value, bool | int | float | str)
-        check(fine, path, value, "a number, text or dataclass: a folder holds nothing else")
+        expected = "a number, text, dataclass, tuple, list or dict: a folder holds nothing else"
+        check(fine, path, value, expected)
 
 
 def _source(build: Callable[[], nn.Module]) -> str:
