@@ -1,4 +1,4 @@
-"""A method with a setting that TOML lacks is refused before there is a folder."""
+"""Settings that no table can hold are refused before there is a folder."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from pathlib import Path
 import pytest
 
 from umbel.algorithms import FedAvg
+from umbel.algorithms.base import Algorithm
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.networks import MLP
+from umbel.runs.config import structured
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
+from umbel.runs.run import Run
+from umbel.testing import blobs, mlp
 from umbel.testing.sameness import its_settings_read_back_from_toml_the_same
 
 SAID = r"thing: 1j is not a value that TOML can hold"
@@ -24,6 +28,44 @@ class Odd(FedAvg):
     """Has a field of a type that TOML lacks."""
 
     thing: complex = 1j
+
+
+@dataclass(frozen=True)
+class Named(FedAvg):
+    """Has a field whose place in a table is that of its class."""
+
+    name: str = "mine"
+
+
+@dataclass(frozen=True)
+class NamedMLP(MLP):
+    """The same, of a model."""
+
+    name: str = "mine"
+
+
+FOUR = replace(ROTATED_DIGITS, clients=4)
+TAKEN = "name: a field of Named(MLP)?; rename it: the `name` of a table says which class it is"
+
+
+@pytest.mark.parametrize(
+    "experiment", [Experiment(FOUR, MLP((4,)), Named()), Experiment(FOUR, NamedMLP((4,)), FedAvg())]
+)
+def test_a_field_called_name_is_refused_before_there_is_a_folder(
+    experiment: Experiment, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=TAKEN):
+        RunFolder.create(tmp_path / "runs" / "odd", experiment)
+    with pytest.raises(UsageError, match=TAKEN):
+        Run(Named(), blobs(), mlp()).save(tmp_path / "runs" / "odd", 1)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_field_called_name_is_refused_when_it_is_read() -> None:
+    with pytest.raises(UsageError, match=TAKEN):
+        structured({"name": f"{__name__}:Named"}, Algorithm)
+    with pytest.raises(UsageError, match=TAKEN):
+        its_settings_read_back_from_toml_the_same(Named())
 
 
 def test_it_is_refused_before_there_is_a_folder(tmp_path: Path) -> None:

@@ -162,6 +162,8 @@ def plain(value: Any, declared: Any = None) -> Any:
     if declared is None:
         open_types = [kind for kind in REGISTRIES if isinstance(value, kind)]
     kind = next((kind for kind in open_types if kind in REGISTRIES), None)
+    if kind is not None:
+        _check_free(type(value))
     return table if kind is None else {"name": name_of(type(value), REGISTRIES[kind]), **table}
 
 
@@ -175,6 +177,13 @@ def name_of(kind: type, registry: Mapping[str, Any]) -> str:
     """The name of this type in experiments: its name in the registry, or "module:Name"."""
     own = f"{kind.__module__}:{kind.__qualname__}"
     return next((name for name, entry in registry.items() if entry is kind), own)
+
+
+def _check_free(kind: type) -> None:
+    """Raise `UsageError` if a dataclass has a field in whose place its table has its class."""
+    if any(f.name == "name" for f in fields(cast("Any", kind))):
+        how = "rename it: the `name` of a table says which class it is"
+        raise UsageError(f"name: a field of {kind.__name__}; {how}")
 
 
 @cache
@@ -251,6 +260,7 @@ def _named(converter: Converter, table: Any, kind: type, looking: bool) -> Any:
     if not isinstance(entry, type):
         below = {key: value for key, value in plain(entry).items() if key != "name"}
         entry, settings = type(entry), merged(below, settings)
+    _check_free(entry)
     own = {f.name for f in fields(entry)}
     for former, present in entry.former.items():
         if former in settings and present in own:
