@@ -194,6 +194,24 @@ class AssignsThree(Norms):
         return Assigned(ctx.cohort, torch.zeros(3, 1), "nothing")
 
 
+class AssignsOneColumn(Norms):
+    def assign(self, state: State, ctx: Context) -> Flow[Assigned]:
+        found = yield from super().assign(state, ctx)
+        return replace(found, scores=found.scores[:, :1])
+
+
+class AssignsNaN(Norms):
+    def assign(self, state: State, ctx: Context) -> Flow[Assigned]:
+        found = yield from super().assign(state, ctx)
+        return replace(found, scores=found.scores * torch.nan)
+
+
+class AssignsByParity(Norms):
+    def assign(self, state: State, ctx: Context) -> Flow[Assigned]:
+        found = yield from super().assign(state, ctx)
+        return replace(found, scores=found.scores + found.clients[:, None] % 2)
+
+
 class AssignsAtRandom(Norms):
     def assign(self, state: State, ctx: Context) -> Flow[Assigned]:
         found = yield from super().assign(state, ctx)
@@ -286,9 +304,12 @@ MISTAKES: list[tuple[Algorithm[Any], str]] = [
     (KnowsTheGroups(), "init fails without planted groups, by "),
     (LooksAtTheGroups(), "without planted groups, which are for scores alone, the run ends"),
     (SharesNothing(cluster_round=9), "models differ at first in 1.weight, by "),
-    (AssignsThree(), "scores that assign returns: shape: (3, 1) is not (11, K)"),
+    (AssignsThree(), "scores that assign returns: shape: (3, 1) is not (12, K)"),
+    (AssignsOneColumn(), "scores that assign returns: shape: (12, 1) is not (12, 2) or wider"),
+    (AssignsNaN(), "scores that assign returns: 'NaN' is not a number"),
     (AssignsAsTrained(), "AssignsAsTrained fails by IndexError: index 8 is out of bounds"),
     (AssignsByNumber(), "assign finds other scores of newcomers when they are numbered in another"),
+    (AssignsByParity(), "assign finds other scores of newcomers when they are numbered in another"),
     (
         DoublesItsModels(),
         "models of the state that round returns: torch.float64 is not torch.float32",

@@ -104,7 +104,7 @@ def as_served(served: Any, state: State, ctx: Context) -> Served:
     return checked
 
 
-def as_assigned(assigned: Any, ctx: Context) -> Assigned:
+def as_assigned(assigned: Any, state: State, ctx: Context) -> Assigned:
     """Check and return the result of `assign`. Raises `UsageError` for a wrong form."""
     _check_type(assigned, Assigned, "assign")
     clients, scores = assigned.clients, assigned.scores
@@ -115,11 +115,20 @@ def as_assigned(assigned: Any, ctx: Context) -> Assigned:
     floating = isinstance(scores, Tensor) and scores.is_floating_point()
     name = "scores that assign returns"
     check(floating, name, _kind(scores), "a tensor of floating-point numbers")
-    fits = scores.dim() == 2 and len(scores) == len(clients) and scores.shape[1] > 0
+    fits = scores.dim() == 2 and len(scores) == len(clients)
     expected = f"({len(clients)}, K), a row for each client that answered"
     check(fits, f"{name}: shape", tuple(scores.shape), expected)
+    check_columns(scores, state.labels)
+    check(not scores.isnan().any(), name, "NaN", "a number for each client and cluster")
     checked: Assigned = assigned
     return checked
+
+
+def check_columns(scores: Tensor, labels: Tensor) -> None:
+    """Raise `UsageError` unless scores (N, K) have a column for each of these clusters."""
+    fewest, (rows, columns) = int(labels.max()) + 1, scores.shape
+    expected = f"({rows}, {fewest}) or wider: a column for each cluster"
+    check(columns >= fewest, "scores that assign returns: shape", (rows, columns), expected)
 
 
 def _check_state(state: State, expected: Expected, which: str) -> None:

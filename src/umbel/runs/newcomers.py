@@ -30,6 +30,7 @@ from umbel.runs.assignment import Assignment
 from umbel.runs.confidence import Losses, confidences, example_losses
 from umbel.runs.deployed import NOT_HERE, inputs_on_the_roll, over_flower
 from umbel.runs.descriptions import Descriptions
+from umbel.runs.forms import check_columns
 from umbel.runs.origins import check_origin, origin
 from umbel.runs.run import Run
 from umbel.runs.saving import reopened
@@ -177,6 +178,7 @@ def assign(result: Result, newcomers: Federation) -> Assignment:
     run = _run_of(result, newcomers)
     assigned = run.assign(result.state, len(result.records))
     labels = torch.tensor([entry.label for entry in result.made_for])
+    check_columns(assigned.scores, labels)  # clients may be served others than those of the state
     scores, clients = assigned.scores[:, labels], assigned.clients.tolist()
     names = tuple(newcomers.names[client] for client in clients)
     losses, chosen = _losses(result, newcomers, clients), scores.argmin(1).tolist()

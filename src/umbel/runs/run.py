@@ -269,7 +269,7 @@ class Run(Settings):
         check_judged(state, self.net)
         everyone = self.context(rounds - 1, rounds).everyone
         found = asked(self, self.algorithm.assign(state, everyone), "not assigned to a cluster")
-        return as_assigned(found, everyone)
+        return as_assigned(found, state, everyone)
 
     def scores(self, state: State, context: Context, on: Judged = "test") -> ClientScores:
         """Evaluate how each client is served by this state. It costs no metered traffic."""
