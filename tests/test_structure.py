@@ -30,6 +30,7 @@ MAY_BE_SEEN_BY_ALGORITHMS = (
     "umbel.server.silhouettes",
     "umbel.algorithms.base",
     "umbel.algorithms.fitting",
+    "umbel.algorithms.wrapping",
     "umbel.checks",
     "umbel.client.layout",
     "umbel.client.routing",

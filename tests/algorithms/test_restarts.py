@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +164,34 @@ def test_experiments_say_it_among_the_settings_of_the_method() -> None:
             structured({"name": "ifca", "restarts": 2, key: value}, Algorithm)
     with pytest.raises(UsageError, match=r"it is Restarts\(IFCA\(\.\.\.\), restarts="):
         IFCA(restarts=3)  # type: ignore[call-arg]
+
+
+@dataclass(frozen=True)
+class Keeps(FedAvg):
+    """A method with a setting of its own that `Restarts` has, too."""
+
+    keep: float = 0.5
+    num_clusters: int = 2
+
+
+@dataclass(frozen=True)
+class Shares(FedAvg):
+    """A method with settings of its own that `Sharing` and `Restarts` have, too."""
+
+    share: float = 0.5
+    restarts: int = 5
+
+
+def test_a_setting_of_the_same_name_as_one_of_a_wrapper_takes_no_other_ones_place() -> None:
+    """Both would be one key of the method's table."""
+    with pytest.raises(UsageError, match=r"^keep: a setting of Keeps; rename it: Restarts has a"):
+        Restarts(Keeps(), keep="most-balanced")
+    with pytest.raises(UsageError, match=r"^share: a setting of Shares; rename it: Sharing has a"):
+        Sharing(Shares(), kept=("1.*",))
+    with pytest.raises(UsageError, match=r"^restarts: a setting of Shares; rename it: Restarts"):
+        Restarts(Shares(), keep="most-balanced")
+    with pytest.raises(UsageError, match=r"^keep: a setting of Keeps"):
+        Restarts(Sharing(Keeps(), kept=("1.*",)), keep="most-balanced")
 
 
 def as_before(file: Path, rivals: int) -> None:

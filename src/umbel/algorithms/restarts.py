@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from umbel.algorithms.base import Algorithm, Assigned, Known, Served, Setup, State
+from umbel.algorithms.wrapping import check_apart
 from umbel.checks import check, check_memory
 from umbel.flow import Flow
 from umbel.server.ask import Context, Sample
@@ -56,6 +57,7 @@ class Restarts(Algorithm[State]):
         check(self.trial_rounds >= 1, "trial_rounds", self.trial_rounds, "1 or more")
         twice = isinstance(self.of, Restarts)
         check(not twice, "of", type(self.of).__name__, "another method: give `restarts` only once")
+        check_apart(self, self.of)
         method = innermost(self.of)
         reports = type(method).fit is not Algorithm.fit
         expected = f'"most-balanced": {type(method).__name__} reports no loss to compare by'

@@ -21,6 +21,7 @@ from umbel.algorithms.base import (
     State,
     check_only_trains,
 )
+from umbel.algorithms.wrapping import check_apart
 from umbel.checks import UsageError, check
 from umbel.client.layout import Layout
 from umbel.client.work import MEMORY, LocalTraining, SharedTraining, joined, parted
@@ -77,6 +78,7 @@ class Sharing(Algorithm[SharingState]):
             raise UsageError(
                 "share: Sharing inside Sharing; name all values that stay with clients in one"
             )
+        check_apart(self, self.of)
         only = f"a method whose clients do nothing but train, {SHARED}"
         check_only_trains(self.of, "share", name, only)
         _check_one_start(self.of)
