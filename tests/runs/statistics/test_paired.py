@@ -90,6 +90,23 @@ def test_seeds_that_agree_by_chance_do_not_hide_what_clients_vary() -> None:
     assert not found.sure
 
 
+@pytest.mark.parametrize("one", [[0.4, 0.0] * 5, [0.3, 0.1] * 10, [0.2, 0.0, 0.1]])
+def test_gains_that_cancel_over_seeds_and_clients_are_not_taken_for_equal(one: list[float]) -> None:
+    values = np.array([one, 2 * np.mean(one) - np.array(one)])
+    found = interval(gains(values))
+    expected = stats.ttest_1samp(values.ravel(), 0)
+    ends = expected.confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((ends.low, ends.high), rel=0.1)
+    assert found.p_value == pytest.approx(max(expected.pvalue, 1e-12), rel=0.1)
+
+
+def test_gains_far_from_zero_that_hardly_differ_leave_no_rounding_errors() -> None:
+    values = np.array([[0.0, 2e-9, 4e-9], [4e-9, 2e-9, 0.0]])
+    table = Crossed(1 + values, np.ones_like(values))
+    expected = np.var(values, ddof=1) / 6
+    assert spread_of(table).single[0] == pytest.approx(expected, rel=1e-5)
+
+
 def test_each_seed_counts_alike_however_many_clients_it_has() -> None:
     found = interval([*gains(np.full((1, 6), 0.3)), gain("a", 7, 0.1)])
     assert found.mean == pytest.approx(0.2)

@@ -2,7 +2,8 @@
 
 Seeds and clients are both drawn by chance. The variance of the mean is that between seeds, and what
 clients that are the same under several seeds add to it (two-way clustering, as Cameron, Gelbach &
-Miller 2011); it is no less than the variance that clients alone make.
+Miller 2011). It is no less than the variance that clients alone make, and no less than that of as
+many independent gains.
 """
 
 from __future__ import annotations
@@ -35,6 +36,11 @@ class Crossed:
         """N, under any seed."""
         return len(self.values[0])
 
+    @property
+    def num_gains(self) -> int:
+        """How many there are, at most S times N."""
+        return int(self.known.sum())
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -53,8 +59,10 @@ class Spread:
     @property
     def error(self) -> Floats:
         """Standard error of each mean."""
-        # The means of a few seeds may agree by chance: no less than what clients vary.
-        return np.sqrt(np.maximum(self.seeds + self.lasting, self.clients))
+        # The means of a few seeds may agree by chance, and those of clients, too: where one seed
+        # gives what another takes, both agree although no two gains are equal.
+        within = np.maximum(self.clients, self.single)
+        return np.sqrt(np.maximum(self.seeds + self.lasting, within))
 
 
 @dataclass(frozen=True)
@@ -82,16 +90,19 @@ def spread(gains: Crossed, seeds: Floats, clients: Floats) -> Spread:
     counted = np.maximum(drawn.sum(1, keepdims=True), 1.0)
     weights = drawn / counted / np.maximum(sizes, 1.0)  # (B, S) of one gain under each seed
     once = weights / np.maximum(drawn, 1.0)  # and of each time that the seed was drawn
-    totals = clients @ gains.values.T  # (B, S)
+    # Squares of gains far from zero, taken from one another, would leave rounding errors.
+    middle = gains.values.sum() / max(gains.num_gains, 1)
+    values = (gains.values - middle) * gains.known
+    totals = clients @ values.T  # (B, S)
     mean = (weights * totals).sum(1)
     by_seed = once * (totals - mean[:, None] * sizes)
-    by_client = weights @ gains.values - mean[:, None] * (weights @ gains.known)  # (B, N)
+    by_client = weights @ values - mean[:, None] * (weights @ gains.known)  # (B, N)
     squares = weights * once  # each gain's own weight, squared, as often as its seed was drawn
-    parts = squares @ gains.values**2 - 2 * mean[:, None] * (squares @ gains.values)
+    parts = squares @ values**2 - 2 * mean[:, None] * (squares @ values)
     parts += mean[:, None] ** 2 * (squares @ gains.known)
     count = (drawn * sizes).sum(1)
     return Spread(
-        mean=mean,
+        mean=middle + mean,
         seeds=_corrected((drawn * by_seed**2).sum(1), drawn.sum(1)),
         clients=_corrected((clients * by_client**2).sum(1), clients.sum(1)),
         single=_corrected(np.maximum((clients * parts).sum(1), 0.0), count),

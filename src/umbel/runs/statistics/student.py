@@ -38,10 +38,11 @@ def _reach(gains: Crossed, whole: Spread, doubt: float) -> float:
     """How far from the mean an interval reaches that misses this share."""
     from scipy.special import stdtrit
 
-    seeds, clients = (
+    seeds, clients, single = (
         float(stdtrit(max(1, number - 1), doubt / 2))
-        for number in (gains.num_seeds, gains.num_clients)
+        for number in (gains.num_seeds, gains.num_clients, gains.num_gains)
     )
     both = seeds**2 * float(whole.seeds[0]) + clients**2 * float(whole.lasting[0])
-    # The means of a few seeds may agree by chance: no less than what clients vary.
-    return sqrt(max(both, clients**2 * float(whole.clients[0])))
+    # The means of a few seeds may agree by chance, and those of clients, too.
+    within = max(clients**2 * float(whole.clients[0]), single**2 * float(whole.single[0]))
+    return sqrt(max(both, within))
