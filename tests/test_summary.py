@@ -23,7 +23,7 @@ from umbel.notebooks import Table, cut
 from umbel.report.terminal import one_line
 from umbel.runs.outcomes import spread_text
 from umbel.runs.records import Record
-from umbel.summary import counted, number_text, settings
+from umbel.summary import counted, number_text, scaled_text, settings
 
 SHORT = 400
 
@@ -191,3 +191,12 @@ def test_an_assignment_is_who_goes_where() -> None:
     assert repr(found) == "Assignment: 2 newcomers, their clusters: <b>: 1, Ben: 0"
     assert "&lt;b&gt;" in found._repr_html_()
     assert "0.25" in found._repr_html_()
+
+
+def test_small_losses_are_told_by_three_digits() -> None:
+    told = {0.123456: "0.1235", 0.0123456: "0.0123", 0.00123456: "0.00123", 1.23456e-7: "1.23e-07"}
+    assert {value: scaled_text(value, 4) for value in told} == told
+    assert (scaled_text(0.0, 4), scaled_text(None, 4)) == ("0.0000", "-")
+    assert spread_text([0.002, 0.001], 4, scaled=True) == "0.0015±0.0005"
+    assert spread_text([2e-5, 1e-5], 4, scaled=True) == "1.5e-05±5e-06"
+    assert spread_text([0.2, 0.1], 4, scaled=True) == "0.1500±0.0500"

@@ -48,6 +48,18 @@ def number_text(value: float | None, digits: int) -> str:
     return "-" if value is None else f"{value:z.{digits}f}"
 
 
+def is_small(value: float, digits: int) -> bool:
+    """Whether this many digits after the point show fewer than three digits of a number."""
+    return 0 < abs(value) < 10.0 ** (2 - digits)
+
+
+def scaled_text(value: float | None, digits: int) -> str:
+    """A number of any scale, such as a loss: as `number_text`, and of a small one three digits."""
+    if value is not None and is_small(value, digits):
+        return f"{value:.3g}"
+    return number_text(value, digits)
+
+
 def three_digits(value: float) -> str:
     """Three digits, or all before the point, and no powers of ten."""
     return f"{Decimal(f'{value:.3g}'):f}" if value < 1000 else f"{value:.0f}"

@@ -100,7 +100,7 @@ def sheet(methods: Methods) -> Sheet:
     columns: list[tuple[str, Callable[[Sequence[Result]], str]]] = [
         ("accuracy", lambda runs: spread_text([run.so_far.accuracy for run in runs], 3)),
         ("worst client", lambda runs: spread_text([run.so_far.worst for run in runs], 3)),
-        ("loss", lambda runs: spread_text([run.so_far.loss for run in runs], 4)),
+        ("loss", lambda runs: spread_text([run.so_far.loss for run in runs], 4, True)),
         *((name, partial(_metric, name)) for name in _metrics(methods)),
     ]
     costs: list[tuple[str, Callable[[Sequence[Result]], str]]] = [
@@ -114,7 +114,7 @@ def sheet(methods: Methods) -> Sheet:
         ("seconds", lambda runs: mean_text([run.seconds for run in runs], 1)),
     ]
     cells = [(head, [of(runs) for _, runs in methods]) for head, of in columns]
-    cells += evenly(methods, 4 if by_loss else 3)
+    cells += evenly(methods, by_loss)
     cells += [(head, [of(runs) for _, runs in methods]) for head, of in costs]
     known = [("seeds", [str(len(runs)) for _, runs in methods])] if uneven(methods) else []
     known += [(head, column) for head, column in cells if set(column) != {"-"}]
@@ -152,7 +152,7 @@ def _bounds(name: str) -> Bounds:
 
 
 def _metric(name: str, runs: Sequence[Result]) -> str:
-    return spread_text([run.so_far.measures.get(name) for run in runs], 4)
+    return spread_text([run.so_far.measures.get(name) for run in runs], 4, True)
 
 
 def courses(methods: Methods) -> Iterator[Panel]:

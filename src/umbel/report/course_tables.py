@@ -40,7 +40,9 @@ def course(runs: Sequence[Result], rounds: Sequence[int]) -> Table:
         for number in rounds:
             after = [r.judged(measure) for run in seeded for r in run.records[number - 1 : number]]
             known = [value for value in after if value is not None]
-            cells.append(spread_text(known if len(known) == len(seeded) else [], 4))
+            cells.append(
+                spread_text(known if len(known) == len(seeded) else [], 4, measure == "loss")
+            )
         many = [str(len(seeded))] if counts else []
         row(table, name, *split.get(name, ()), *many, *cells)
     return table

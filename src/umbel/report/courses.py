@@ -98,7 +98,7 @@ def table(runs: Courses) -> Table:
     if any(record.validation_loss is not None for record in course):
         measure, digits = ("loss", 4) if by_loss else ("accuracy", 3)
         heads = (f"validation {measure}", *heads)
-        judged = [spread_text([course[n - 1].judged(measure)], digits) for n in ends]
+        judged = [spread_text([course[n - 1].judged(measure)], digits, by_loss) for n in ends]
         cells = [[first, *row] for first, row in zip(judged, cells, strict=True)]
     shown = [(str(course[n - 1].round), *row) for n, row in zip(ends, cells, strict=True)]
     note = "MB: to and from all clients, up to this round; rounds are counted from 0"
@@ -110,7 +110,7 @@ def _cells(courses: Sequence[Course], last: Sequence[Record], by_loss: bool) -> 
     down = [sum(record.bytes_down for record in course) / MEGABYTE for course in courses]
     up = [sum(record.bytes_up for record in course) / MEGABYTE for course in courses]
     if by_loss:
-        quality = [spread_text([record.loss for record in last], 4)]
+        quality = [spread_text([record.loss for record in last], 4, True)]
     else:
         quality = [spread_text([record.accuracy for record in last], 3)]
         quality.append(mean_text([record.worst for record in last], 2))

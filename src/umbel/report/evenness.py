@@ -19,9 +19,9 @@ class Evenness:
     seeds: tuple[Fairness, ...]
     agreements: tuple[dict[str, float], ...]  # of each seed's clusters with attributes
 
-    def mean(self, of: Callable[[Fairness], float | None], digits: int) -> str:
+    def mean(self, of: Callable[[Fairness], float | None], by_loss: bool) -> str:
         """The mean over seeds as text, a dash if nothing is known."""
-        return mean_text([of(each) for each in self.seeds], digits)
+        return mean_text([of(each) for each in self.seeds], 4 if by_loss else 3, by_loss)
 
     def worse(self, of: Callable[[Fairness], WorseOff | None]) -> str:
         """The share of worse-off clients, and in brackets the share by more than chance."""
@@ -52,10 +52,10 @@ def evenness(methods: Sequence[tuple[str, Sequence[Result]]]) -> list[Evenness]:
 
 
 def evenly(
-    methods: Sequence[tuple[str, Sequence[Result]]], digits: int
+    methods: Sequence[tuple[str, Sequence[Result]]], by_loss: bool
 ) -> list[tuple[str, list[str]]]:
     """Columns of a table, each with a head and a cell per method; a dash if not known."""
-    several = evenness(methods)
+    several, digits = evenness(methods), 4 if by_loss else 3
     of: dict[str, Callable[[Fairness], float | None]] = {
         "worst tenth": lambda f: f.worst_tenth,
         "std over clients": lambda f: f.spread,
@@ -65,7 +65,7 @@ def evenly(
         "surely worse than one model": lambda f: _surely(f.one_model),
     }
     columns = [
-        (head, [spread_text([value(seed) for seed in each.seeds], digits) for each in several])
+        (head, [spread_text([*map(value, each.seeds)], digits, by_loss) for each in several])
         for head, value in of.items()
     ]
     for name in attributes_of(several):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from umbel.report.charts import Dot, Middle, Strip, Strips, swarm
-from umbel.report.leading import said
+from umbel.report.leading import said, signed
 from umbel.report.listing import listing
 from umbel.report.markup import Markup, Part, element, join, table
 from umbel.report.panels import Panel
@@ -14,6 +14,7 @@ from umbel.runs.statistics.baselines import BASELINES
 from umbel.runs.statistics.contenders import Contender, gains
 from umbel.runs.statistics.measures import Measure
 from umbel.runs.statistics.paired import Gain, interval
+from umbel.summary import is_small
 
 MOST_DOTS = 1500
 """Largest number of dots in a figure."""
@@ -69,7 +70,7 @@ class Fates:
         clients = list(dict.fromkeys(gain.client for _, gained in self.rows for gain in gained))
         means = [_means(gained) for _, gained in self.rows]
         each = [
-            [client, *(f"{mean[client]:+.4f}" if client in mean else "" for mean in means)]
+            [client, *(self._gain(mean[client]) if client in mean else "" for mean in means)]
             for client in clients
         ]
         worst = sorted(each, key=lambda row: min(float(cell) for cell in row[1:] if cell))
@@ -88,15 +89,20 @@ class Fates:
     def _row(self, method: Contender, gained: Sequence[Gain]) -> list[str]:
         mean, counts = interval(gained), [_kind(gain) for gain in gained]
         worst = min(gained, key=lambda gain: gain.value)
-        least = [f"{worst.value:+.4f}", f"{worst.client}, seed {worst.seed}"]
+        least = [self._gain(worst.value), f"{worst.client}, seed {worst.seed}"]
         return [
             method.name,
-            f"{mean.mean:+.4f}",
-            f"{mean.low:+.4f} to {mean.high:+.4f}" if mean.known else "-",
+            self._gain(mean.mean),
+            f"{self._gain(mean.low)} to {self._gain(mean.high)}" if mean.known else "-",
             *(str(counts.count(kind)) for kind in KINDS),
             f"{counts.count('loses') / len(counts):.0%}",
             *(least if worst.value < 0 else ["-", "-"]),
         ]
+
+    def _gain(self, value: float) -> str:
+        """Losses may be of any scale."""
+        small = self.measure.lower and is_small(value, 4)
+        return signed(value) if small else f"{value:+.4f}"
 
     def _told(self, method: Contender, gain: Gain) -> str:
         what = self.measure.name

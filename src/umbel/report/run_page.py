@@ -15,13 +15,14 @@ from umbel.report.shared_models import not_served_apart
 from umbel.report.words import in_a_row
 from umbel.runs.budget import exact
 from umbel.runs.client_rows import Client, by_cluster
+from umbel.runs.outcomes import mean_text
 from umbel.runs.records import MEGABYTE
 from umbel.runs.result import Result
 from umbel.runs.statistics.agreement import agreement
 from umbel.runs.statistics.baselines import Baselines
 from umbel.runs.statistics.fairness import fairness
 from umbel.runs.way_on import Way, way_of
-from umbel.summary import counted, number_text, three_digits
+from umbel.summary import counted, number_text, scaled_text, three_digits
 
 MOST_ROWS = 100
 """Rows of the table of clusters."""
@@ -169,10 +170,10 @@ def _row(client: Client, attributes: Sequence[str]) -> list[str]:
         client.group,
         "" if client.examples is None else str(client.examples),
         "" if client.accuracy is None else f"{client.accuracy:.4f}",
-        "" if client.loss is None else f"{client.loss:.4f}",
+        "" if client.loss is None else scaled_text(client.loss, 4),
         "" if client.tuned_epochs is None else str(client.tuned_epochs),
         "" if client.untuned_accuracy is None else f"{client.untuned_accuracy:.4f}",
-        "" if client.untuned_loss is None else f"{client.untuned_loss:.4f}",
+        "" if client.untuned_loss is None else scaled_text(client.untuned_loss, 4),
         "" if client.test_examples is None else str(client.test_examples),
         *(client.attributes.get(name, "") for name in attributes),
     ]
@@ -180,12 +181,11 @@ def _row(client: Client, attributes: Sequence[str]) -> list[str]:
 
 def _cluster_row(run: Result, members: Sequence[Client], width: int) -> list[str]:
     values = [c.loss if run.by_loss else c.accuracy for c in members]
-    sure = [value for value in values if value is not None]
     row = [
         str(members[0].cluster),
         str(len(members)),
         str(sum(c.examples or 0 for c in members)) if run.finished else "not known yet",
-        f"{sum(sure) / len(sure):.4f}" if sure else "-",
+        mean_text(values, 4, run.by_loss),
         in_a_row(sorted({client.group for client in members})),
     ]
     return [*row[:3], *(row[3:] if run.finished else [])][:width]

@@ -52,10 +52,10 @@ def clients(runs: Sequence[Result]) -> Table | None:
     """
     methods = by_method(runs)
     by_loss = all(run.by_loss for run in runs)
-    several, digits = evenness(methods), 4 if by_loss else 3
+    several = evenness(methods)
     columns = [
-        ("worst\ntenth", [each.mean(lambda f: f.worst_tenth, digits) for each in several]),
-        ("spread", [each.mean(lambda f: f.spread, digits) for each in several]),
+        ("worst\ntenth", [each.mean(lambda f: f.worst_tenth, by_loss) for each in several]),
+        ("spread", [each.mean(lambda f: f.spread, by_loss) for each in several]),
         ("worse than\nalone", [each.worse(lambda f: f.alone) for each in several]),
         ("worse than\none model", [each.worse(lambda f: f.one_model) for each in several]),
     ]

@@ -28,7 +28,7 @@ from umbel.runs.outcomes import (
 from umbel.runs.records import EVALUATION, NONE, Record
 from umbel.runs.result import Result
 from umbel.server.cluster_count import ClusterCount
-from umbel.summary import counted, few, number_text
+from umbel.summary import counted, few, number_text, scaled_text
 
 NO_ANSWER = "no answer"
 
@@ -80,7 +80,7 @@ def comparison(runs: Sequence[Result]) -> Table:
             table,
             name,
             *([str(len(seeded))] if counts else []),
-            *([spread_text([r.loss for r in last], 4)] if by_loss else [accuracy, worst]),
+            *([spread_text([r.loss for r in last], 4, True)] if by_loss else [accuracy, worst]),
             *([ari, purity] if planted else []),
             mean_text([r.num_clusters for r in last], 1),
             megabytes_text([run.megabytes_down for run in seeded]),
@@ -130,7 +130,7 @@ def metrics(runs: Sequence[Result]) -> list[Table]:
             table.add_column(Text(column), justify="right", no_wrap=True)
         for name, seeded in by_method(runs):
             values = [[run.last.measures.get(column) for run in seeded] for column in columns]
-            row(table, name, *(spread_text(each, 3) for each in values))
+            row(table, name, *(spread_text(each, 3, True) for each in values))
         tables.append(table)
     return tables
 
@@ -212,19 +212,19 @@ def last_round(
         "accuracy, worst client": number_text(record.worst, 4),
         "accuracy, std over clients": number_text(record.accuracy_std, 4),
         "accuracy, mean over examples": number_text(record.weighted_accuracy, 4),
-        "loss": number_text(record.loss, 4),
-        **{name: number_text(record.measures.get(name), 4) for name in metrics},
+        "loss": scaled_text(record.loss, 4),
+        **{name: scaled_text(record.measures.get(name), 4) for name in metrics},
         "accuracy before fine-tuning": number_text(record.measures.get("untuned_accuracy"), 4),
-        "loss before fine-tuning": number_text(record.measures.get("untuned_loss"), 4),
+        "loss before fine-tuning": scaled_text(record.measures.get("untuned_loss"), 4),
         "share of clients that fine-tuned": number_text(record.measures.get("tuned_share"), 2),
         "accuracy on validation examples": number_text(record.validation_accuracy, 4),
-        "loss on validation examples": number_text(record.validation_loss, 4),
+        "loss on validation examples": scaled_text(record.validation_loss, 4),
         "clusters": record.num_clusters,
         "models": None if record.num_models == record.num_clusters else record.num_models,
         "ARI": number_text(record.ari, 3),
         "purity": number_text(record.purity, 3),
         "NMI": number_text(record.nmi, 3),
-        **{name: number_text(value, 4) for name, value in more.items()},
+        **{n: (scaled_text if "loss" in n else number_text)(v, 4) for n, v in more.items()},
     }
     for name, value in values.items():
         if value is not None and value != "-":
@@ -249,7 +249,7 @@ def clusters(clients: Sequence[Client]) -> Table:
             str(each[0].cluster),
             str(len(each)),
             str(sum(client.examples or 0 for client in each)),
-            mean_text(values, 4 if by_loss else 3),
+            mean_text(values, 4 if by_loss else 3, by_loss),
             in_a_row(sorted({client.group for client in each})) or "-",
             in_a_row(names[:12]) + (", ..." if len(names) > 12 else ""),
         )

@@ -13,7 +13,7 @@ from umbel.checks import UsageError
 from umbel.runs.result import Result
 from umbel.runs.sweep import CONTROL, parts_of
 from umbel.runs.variants import variants
-from umbel.summary import number_text
+from umbel.summary import is_small, number_text, scaled_text
 
 Methods: TypeAlias = Sequence[tuple[str, Sequence[Result]]]
 """The runs of each method, by its name."""
@@ -39,9 +39,8 @@ def by_method(runs: Sequence[Result]) -> list[tuple[str, list[Result]]]:
     ]
     for _, seeded in methods:
         _check_single(seeded)
-    # Rounded, because rounding errors must not decide the order of equal methods.
-    methods.sort(key=lambda each: -round(mean([run.so_far.loss for run in each[1]]), 9))
-    methods.sort(key=lambda each: round(mean([run.so_far.accuracy for run in each[1]]), 9))
+    methods.sort(key=lambda each: -rounded(mean([run.so_far.loss for run in each[1]])))
+    methods.sort(key=lambda each: rounded(mean([run.so_far.accuracy for run in each[1]])))
     parts = [(parts_of(runs[0].experiment.name), more) for more, runs in methods]
     bases = _shortened({base for (base, _), _ in parts})
     keys = _shortest({path for (_, settings), more in parts for path in (*settings, *more)})
@@ -110,10 +109,16 @@ def mean(values: Sequence[float | None]) -> float:
     return float(np.mean(known)) if known else -np.inf
 
 
-def mean_text(values: Sequence[float | None], digits: int) -> str:
-    """The mean as text, a dash if nothing is known."""
+def rounded(value: float) -> float:
+    """To nine digits, however small: rounding errors must not order methods that are equal."""
+    return float(f"{value:.9g}")
+
+
+def mean_text(values: Sequence[float | None], digits: int, scaled: bool = False) -> str:
+    """The mean as text, a dash if nothing is known; `scaled`: as `scaled_text` writes it."""
     value = mean(values)
-    return number_text(value if np.isfinite(value) else None, digits)
+    text = scaled_text if scaled else number_text
+    return text(value if np.isfinite(value) else None, digits)
 
 
 def megabytes_text(values: Sequence[float | None]) -> str:
@@ -127,8 +132,9 @@ def megabytes_text(values: Sequence[float | None]) -> str:
     return f"{value:.1g}" if 1e-6 <= value < 0.095 else f"{value:.1f}"
 
 
-def spread_text(values: Sequence[float | None], digits: int) -> str:
-    """Mean and, over several seeds, population standard deviation."""
+def spread_text(values: Sequence[float | None], digits: int, scaled: bool = False) -> str:
+    """Mean and, over several seeds, population standard deviation; `scaled` as in `mean_text`."""
     known = [value for value in values if value is not None]
-    deviation = f"±{np.std(known):.{digits}f}" if len(known) > 1 else ""
-    return mean_text(values, digits) + deviation
+    form = ".2g" if scaled and is_small(mean(values), digits) else f".{digits}f"
+    deviation = f"±{np.std(known):{form}}" if len(known) > 1 else ""
+    return mean_text(values, digits, scaled) + deviation

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from umbel.runs.outcomes import by_method, mean
+from umbel.runs.outcomes import by_method, mean, rounded
 from umbel.runs.result import Result
 from umbel.runs.statistics.baselines import baseline_of
 from umbel.runs.statistics.data import Data, warn_of_others
@@ -65,8 +65,8 @@ def gains(one: Contender, other: Contender, measure: Measure) -> list[Gain]:
 
 
 def _rank(quality: float, measure: Measure) -> tuple[bool, float]:
-    """What is not known comes first. Rounding errors must not order methods that are equal."""
-    return isfinite(quality), float(f"{-quality if measure.lower else quality:.9g}")
+    """What is not known comes first."""
+    return isfinite(quality), rounded(-quality if measure.lower else quality)
 
 
 def _scores(run: Result, measure: Measure) -> dict[str, float]:
