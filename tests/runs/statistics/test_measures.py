@@ -5,18 +5,24 @@ from __future__ import annotations
 import io
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from shutil import copytree
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from rich.console import Console
+from torch import nn
 
 from umbel.algorithms import IFCA, FedAvg
 from umbel.algorithms.base import Algorithm
 from umbel.checks import UsageError
+from umbel.client.net import Net
+from umbel.client.objectives import REGRESSION
 from umbel.client.work import LocalTraining
+from umbel.data.federation import Federation
 from umbel.report import standing_tables
 from umbel.runs.client_rows import Client
 from umbel.runs.config import read
@@ -110,9 +116,22 @@ def test_without_a_finished_run_the_table_is_empty_whatever_is_asked(
     begun = copytree(place / "fedavg-seed0", tmp_path / "fedavg-seed0")
     (begun / "clusters.csv").unlink()
     for judge in (None, "loss", "perplexity"):
-        assert len(results(tmp_path).differences(judge)) == 0
+        none = results(tmp_path).differences(judge)
+        assert len(none) == len(none.column("gain")) == 0
+        assert none.columns == results(place).differences().columns
     with pytest.raises(UsageError, match="judge: 'speed' is not any of"):
         results(tmp_path).differences("speed")
+
+
+def test_an_accuracy_that_no_run_has_is_refused(tmp_path: Path) -> None:
+    rows = [(torch.ones(4, 2) * n / 6, torch.ones(4, 1)) for n in range(6)]
+    numbers = Federation.from_arrays(rows, rows)
+    for lr in (0.1, 0.2):
+        run = Run(FedAvg(LocalTraining(lr=lr)), numbers, Net(partial(nn.Linear, 2, 1), REGRESSION))
+        run.save(tmp_path / f"{lr}-seed0", rounds=1)
+    with pytest.raises(UsageError, match="judge: 'accuracy' is not measured by any of these runs"):
+        results(tmp_path).differences("accuracy")
+    assert results(tmp_path).differences("loss").column("measure") == ["loss"]
 
 
 def test_the_table_says_what_is_less(place: Path) -> None:

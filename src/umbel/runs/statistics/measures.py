@@ -50,11 +50,15 @@ ACCURACY, LOSS = Measure("accuracy"), Measure("loss")
 def measure_of(runs: Sequence[Result], judge: str | None = None) -> Measure:
     """What is asked for by name; else accuracy, or where no run has one, as in regression, loss.
 
-    Raises `UsageError` for what not all of these runs measure.
+    Raises `UsageError` for what not all of these runs measure, and for accuracy if none does.
     """
-    if judge is not None:
-        return measure_named(judge, [run.experiment for run in runs])
-    return LOSS if all(run.by_loss for run in runs) else ACCURACY
+    by_loss = all(run.by_loss for run in runs)
+    if judge is None:
+        return LOSS if by_loss else ACCURACY
+    measure = measure_named(judge, [run.experiment for run in runs])
+    expected = "measured by any of these runs: a regression has only a loss and metrics"
+    check(measure != ACCURACY or not (runs and by_loss), "judge", judge, expected)
+    return measure
 
 
 def measure_named(name: str, experiments: Sequence[Experiment]) -> Measure:
