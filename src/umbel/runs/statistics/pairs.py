@@ -14,6 +14,12 @@ from umbel.runs.statistics.contenders import Contender, contenders, gains
 from umbel.runs.statistics.measures import Measure, measure_of
 from umbel.runs.statistics.paired import Interval, interval
 
+COLUMNS = (
+    *("method", "other", "measure", "gain", "low", "high", "p_value", "p_holm"),
+    *("sure", "seeds", "results"),
+)
+"""Columns of the table of differences."""
+
 DOUBT = 0.05
 """Largest probability of a false difference among all pairs (familywise error)."""
 
@@ -163,7 +169,7 @@ def differences(runs: Sequence[Result], judge: str | None = None) -> Table:
     """
     finished = [run for run in runs if run.finished]
     measure = measure_of(finished, judge)
-    return Table.of(
+    rows = (
         {
             "method": pair.better.name,
             "other": pair.other.name,
@@ -179,3 +185,4 @@ def differences(runs: Sequence[Result], judge: str | None = None) -> Table:
         }
         for pair in pairs(contenders(finished, measure), measure)
     )
+    return Table.of(rows, COLUMNS)
