@@ -151,3 +151,13 @@ def test_compare_adds_controls_once_and_says_how_far_methods_are_ahead(umbel: Sh
     umbel(*words)
     assert (path / "clusters.csv").read_bytes() == clusters
     assert "over its random clusters" in umbel("show", "runs/both")[0]
+
+
+def test_a_name_without_room_for_that_of_its_control_is_refused_before_any_training(
+    umbel: Shell,
+) -> None:
+    file = umbel.folder / "both" / "flacc.toml"
+    file.write_text(f'name = "{"é" * 110}"\n' + file.read_text())
+    said = umbel.refused("compare", "both", "--seeds", "1", "--control")
+    assert "is not at most 206 bytes long, as --control adds an ending to it" in said
+    assert not (umbel.folder / "runs").exists()

@@ -161,7 +161,7 @@ def compare(
     from umbel.cli.printing import print_rows, print_tables
     from umbel.data.sources import Sources
     from umbel.report import standing_tables, terminal
-    from umbel.runs.control import controls
+    from umbel.runs.control import check_room, controls
     from umbel.runs.library import find_comparison
     from umbel.runs.result import Result
     from umbel.runs.run_tables import results_of
@@ -170,6 +170,8 @@ def compare(
     announce(strangers_named(source, settings), no_import)
     experiments = sweeps_in(source, settings)
     _check_judge(judge, form, experiments)
+    if control:
+        check_room(experiments)
     place, numbers = runs_dir / source.resolve().name, range(first_seed, first_seed + seeds)
     groups = [[experiment.with_seed(n) for n in numbers] for experiment in experiments]
     sources = Sources.default(data_dir)

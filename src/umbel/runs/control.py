@@ -17,15 +17,22 @@ import numpy as np
 from umbel.algorithms import IFCA, RandomClusters, Sharing
 from umbel.algorithms.base import Algorithm
 from umbel.algorithms.restarts import innermost, method_of
+from umbel.checks import check
 from umbel.client.work import Gradient, LocalTraining
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import LONGEST_NAME, Experiment
 from umbel.runs.folder import RunFolder
-from umbel.runs.sweep import CONTROL
+from umbel.runs.sweep import OF_CONTROL
 from umbel.server.aggregation import Averaging
 
 log = logging.getLogger(__name__)
 
-KEY, VALUE = CONTROL
+
+def check_room(experiments: Iterable[Experiment]) -> None:
+    """Raise `UsageError` if the name of an experiment's control would be too long."""
+    most = LONGEST_NAME - len(OF_CONTROL)
+    for each in experiments:
+        expected = f"at most {most} bytes long, as --control adds an ending to it"
+        check(len(each.name.encode()) <= most, "name", each.name, expected)
 
 
 def controls(folders: Iterable[RunFolder]) -> list[list[Experiment]]:
@@ -60,7 +67,7 @@ def control(folder: RunFolder) -> Experiment:
     return replace(
         experiment,
         algorithm=algorithm,
-        name=f"{experiment.name},{KEY}={VALUE}",
+        name=experiment.name + OF_CONTROL,
         description=f"Random clusters of the sizes that {experiment.name} found",
         rounds=len(folder.records()),
     )

@@ -40,6 +40,9 @@ EMPTY = "none"
 CONTROL = ("control", "random-clusters")
 """The setting at the end of a control's name: it is named as a variant of what it controls."""
 
+OF_CONTROL = f",{'='.join(CONTROL)}"
+"""The end of a control's name."""
+
 NAMED = re.compile(r",(?=[A-Za-z_][\w.]*=)")
 """What stands before each setting in the name of a variant."""
 
