@@ -327,7 +327,7 @@ def test_show_prints_the_course_of_a_comparison(umbel: Shell) -> None:
     message = umbel.refused("show", "runs/both", "--at", "4,5")
     assert "--at: 5 is not a round of the run: 1 to 4" in message
     message = umbel.refused("show", "runs/both", "--reach", "purty=0.9")
-    assert "--reach: 'purty' is not any of round, loss" in message
+    assert "--reach: 'purty' is not any of accuracy, accuracy_std" in message
     assert "of the form purity=0.9" in umbel.refused("show", "runs/both", "--reach", "purity")
     assert "'missing' is not any of" in umbel.refused("show", "runs/both", "--reach", "missing=3")
 

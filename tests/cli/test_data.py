@@ -45,9 +45,11 @@ def test_show_prints_runs_rounds_and_clients_as_rows(umbel: Shell) -> None:
     assert [row["round"] for row in found] == [1, 1]
     never = json.loads(umbel("show", "runs/both", "--json", "--reach", "accuracy=1.5")[0])
     assert [row["round"] for row in never] == [None, None]
-    assert "'purty' is not any of round" in umbel.refused(
-        "show", "runs/both", "--json", "--reach", "purty=1"
-    )
+    for name in ("purty", "round", "missing", "seed"):
+        asked = ("show", "runs/both", "--reach", f"{name}=1")
+        refused = [umbel.refused(*asked, *form) for form in ((), ("--json",))]
+        assert refused[0] == refused[1]
+        assert f"--reach: '{name}' is not any of accuracy, accuracy_std" in refused[0]
 
 
 @pytest.mark.usefixtures("newcomers")

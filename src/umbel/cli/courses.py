@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from umbel.checks import UsageError, check
 from umbel.client.metrics import METRICS
-from umbel.runs.budget import first_round, goal_in
+from umbel.runs.budget import AT_LEAST, AT_MOST, first_round, goal_in, reachable
 from umbel.runs.experiment import Experiment
 from umbel.runs.metrics import judged, names_of
 from umbel.runs.rows import Table, Value
@@ -51,7 +51,9 @@ def course_rows(results: Results, at: str | None, goal: tuple[str, float] | None
     if goal is None:
         return Table.of(rows, results.rounds.columns)
     measure, value = goal
-    known = [name for name in results.rounds.columns if name not in OF_A_RUN]
+    known = reachable(rows)
+    if not all(results.runs.column("finished")):  # what they have not measured so far
+        known += [name for name in (*AT_LEAST, *AT_MOST) if name not in known]
     check(measure in known, "--reach", measure, f"any of {', '.join(known)}")
     values: dict[str, list[tuple[int, Value]]] = {run["folder"]: [] for run in results.runs}
     validated = set()

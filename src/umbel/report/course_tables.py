@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Real
 
 from rich.table import Table
 from rich.text import Text
 
 from umbel.checks import check, printable
 from umbel.report.frameless import frameless, row
-from umbel.runs.budget import first_round
+from umbel.runs.budget import first_round, reachable
+from umbel.runs.flat import measures_of
 from umbel.runs.metrics import judged
 from umbel.runs.outcomes import by_method, over_seeds, spread_text, uneven
 from umbel.runs.records import Record
@@ -53,7 +53,7 @@ def reached(runs: Sequence[Result], measure: str, goal: float) -> Table:
 
     Where it was measured on validation examples for some methods, a column tells.
     """
-    known = _names(runs)
+    known = reachable(dict(measures_of(record)) for run in runs for record in run.records)
     check(measure in known, "--reach", measure, f"any of {', '.join(known)}")
     table, split = _table(runs, measure, "the seeds that reached it")
     table.add_column(Text(printable(f"rounds to {measure} {goal:g}")), justify="right")
@@ -92,16 +92,6 @@ def _validated(record: Record, measure: str) -> bool:
     """Whether a round is evaluated on validation examples."""
     of_record = getattr(record, f"{VALIDATION}{measure}", None)
     return of_record is not None or record.measures.get(f"{VALIDATION}{measure}") is not None
-
-
-def _names(runs: Sequence[Result]) -> list[str]:
-    """The names of all numbers that some round of these runs has."""
-    measured: dict[str, bool] = {}
-    for record in (record for run in runs for record in run.records):
-        for name, value in {**vars(record), **record.measures}.items():
-            for each in (name, name.removeprefix(VALIDATION)):
-                measured[each] = measured.get(each, False) or isinstance(value, Real)
-    return [name for name, known in measured.items() if known]
 
 
 def _value(record: Record, measure: str) -> float | None:

@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from math import inf, isfinite, nan
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from umbel.checks import UsageError, check, nearest, shown
 from umbel.client.objectives import OBJECTIVES, REGRESSION
 from umbel.runs.records import Record
+from umbel.runs.scored import VALIDATION
 from umbel.settings import UnfitError, argument, scalar
 
 if TYPE_CHECKING:
@@ -26,6 +28,9 @@ LOWER = (*AT_MOST, "log-loss", "perplexity", "mae")
 
 STAGES = ("tuned_", "untuned_", "validation_")
 """Beginnings of the names of measures that are taken at another stage or on other examples."""
+
+COUNTS = ("seed", "round", "missing", "refused")
+"""Numbers in a row of a round that are no measures to reach."""
 
 VALIDATED = ("accuracy", "loss")
 """Measures that are taken on validation examples if clients have any."""
@@ -173,6 +178,15 @@ def first_round(values: Iterable[tuple[int, float | None]], name: str, goal: flo
     return next(
         (n for n, value in values if value is not None and reaches(name, value, goal)), None
     )
+
+
+def reachable(rounds: Iterable[Mapping[str, object]]) -> list[str]:
+    """The names of the measures that any of these rounds, by name, has a number for; sorted.
+
+    Measures on validation examples are among them by the name that they have on test examples, too.
+    """
+    known = {name for row in rounds for name, value in row.items() if isinstance(value, Real)}
+    return sorted({each for n in known - {*COUNTS} for each in (n, n.removeprefix(VALIDATION))})
 
 
 def _pairs(until: Any) -> Iterable[tuple[Any, Any]]:
