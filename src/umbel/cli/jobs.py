@@ -113,7 +113,9 @@ def make_in_jobs(units: Sequence[U], runs: int, count: int, screen: OwnScreen) -
     Runs that can't go on stop no others. Raises any other error of a unit, the first that there is;
     then, on Ctrl-C, and on what else ends this process, the others are stopped, and can go on.
     """
-    count = max(1, min(count, runs))
+    if not runs:  # starting a process would take seconds
+        return Made()
+    count = min(count, runs)
     threads = max(1, cores() // count)
     with _ending_in_order(), watched_together(screen.lines, screen.to_stderr) as begin:
         desk = Desk(units, threads, begin, screen)
