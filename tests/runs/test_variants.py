@@ -55,6 +55,20 @@ def test_controls_of_one_method_are_one_row_whatever_was_found_under_each_seed(
     assert len(seeded) == 3
 
 
+def test_controls_of_a_methods_variants_are_rows_of_their_own(tmp_path: Path) -> None:
+    for seed, clusters in enumerate([2, 3]):
+        place = tmp_path / f"comparison-{clusters}"
+        make_run(algorithm=IFCA(clusters, LOCAL), seed=seed).save(place / f"mine-seed{seed}", 1)
+        control = make_run(algorithm=RandomClusters(sizes=(4, 2), local=LOCAL), seed=seed)
+        control.save(place / f"mine,control=random-clusters-seed{seed}", 1)
+    assert named([umbel.load(folder.path) for folder in umbel.results(tmp_path).folders]) == {
+        "mine num_clusters=2": [0],
+        "mine num_clusters=2 (random clusters)": [0],
+        "mine num_clusters=3": [1],
+        "mine num_clusters=3 (random clusters)": [1],
+    }
+
+
 def test_given_clusters_are_settings_like_others(tmp_path: Path) -> None:
     runs = [
         saved(tmp_path, make_run(algorithm=FixedClusters(clusters, LOCAL), seed=seed))

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 
 from umbel.checks import UsageError
 from umbel.runs.result import Result
-from umbel.runs.sweep import CONTROL, parts_of
+from umbel.runs.sweep import CONTROL, OF_CONTROL, parts_of
 from umbel.runs.variants import variants
 from umbel.summary import is_small, number_text, scaled_text
 
@@ -31,12 +32,9 @@ def by_method(runs: Sequence[Result]) -> list[tuple[str, list[Result]]]:
     """
     ordered = sorted(runs, key=lambda run: (run.experiment.name, run.experiment.seed))
     named = [list(group) for _, group in groupby(ordered, key=lambda run: run.experiment.name)]
-    # The sizes of a control's clusters are those that its method found under the same seed.
-    methods = [
-        each
-        for group in named
-        for each in ([({}, group)] if is_control(group[0]) else variants(group))
-    ]
+    methods: list[tuple[Mapping[str, str], list[Result]]] = []
+    for group in named:  # that of a method is before that of its controls
+        methods += _beside(group, methods) if is_control(group[0]) else variants(group)
     for _, seeded in methods:
         _check_single(seeded)
     methods.sort(key=lambda each: -rounded(mean([run.so_far.loss for run in each[1]])))
@@ -46,6 +44,27 @@ def by_method(runs: Sequence[Result]) -> list[tuple[str, list[Result]]]:
     keys = _shortest({path for (_, settings), more in parts for path in (*settings, *more)})
     names = [_named(bases[base], {**more, **settings}, keys) for (base, settings), more in parts]
     return [(name, seeded) for name, (_, seeded) in zip(names, methods, strict=True)]
+
+
+def _beside(
+    controls: Sequence[Result], methods: Sequence[tuple[Mapping[str, str], Sequence[Result]]]
+) -> list[tuple[Mapping[str, str], list[Result]]]:
+    """Controls by the variant of the method beside them, and with its settings.
+
+    Their own settings do not tell variants: sizes of clusters are those that the method found under
+    the same seed, and methods may differ in what no control has.
+    """
+    settings = {_place(run): more for more, seeded in methods for run in seeded}
+    parts: dict[tuple[tuple[str, str], ...], list[Result]] = {}
+    for run in controls:
+        parts.setdefault(tuple(settings.get(_place(run), {}).items()), []).append(run)
+    return [(dict(more), seeded) for more, seeded in parts.items()]
+
+
+def _place(run: Result) -> tuple[Path, str, int]:
+    """Where a run is, and the name and seed that it has, or that what it controls has."""
+    experiment = run.experiment
+    return run.folder.path.parent, experiment.name.removesuffix(OF_CONTROL), experiment.seed
 
 
 def _check_single(runs: Sequence[Result]) -> None:
