@@ -46,17 +46,22 @@ def _components(inputs: Floats, seed: int) -> Floats:
     """The inputs' principal components, each with deviation 1, without those of rounding alone."""
     from sklearn.decomposition import PCA
 
+    # By a power of two, which changes no digit: squares of huge inputs would overflow.
+    inputs = np.ldexp(inputs, -np.frexp(np.abs(inputs).max(initial=0.0))[1])
     most = max(1, min(COMPONENTS, inputs.shape[1], len(inputs) // 20))
-    if not inputs.std(0).any():
+    if (inputs == inputs[:1]).all():
         return np.zeros((len(inputs), most))
     pca = PCA(most, random_state=seed % 2**32)
-    parts = pca.fit_transform(inputs)
+    with np.errstate(invalid="ignore"):  # shares of a variance that rounds to 0, which nobody needs
+        parts = pca.fit_transform(inputs)
     spread = parts.std(0)
     # Linearly dependent inputs, such as the indicators of a category, have components without
     # variance, in which only rounding errors would be compared. Inputs may be of very different
     # units: what counts is a component's own part of each.
     size = np.sqrt(pca.components_**2 @ np.square(inputs).mean(0))
     varies = spread > ROUNDING * size
+    if not varies.any():  # trees and products need a number, and one of rounding errors misleads
+        return np.zeros((len(inputs), most))
     scaled: Floats = parts[:, varies] / spread[varies]
     return scaled
 
