@@ -146,3 +146,22 @@ def test_clusters_that_can_be_the_answer_are_fine_tuned_beside_those_with_the_lo
     assert preferred is not lowest
     bases = {each.contender.base for each in clustered if each.contender.tuned}
     assert bases == {preferred.contender, lowest.contender}
+
+
+@pytest.mark.parametrize(
+    ("course", "said"),
+    [
+        ((14.6,), "too short to see"),
+        ((14.6, 13.97), "allow more rounds"),
+        ((14.6, 13.97, 13.36), "allow more rounds"),
+        ((14.6, 10.0, 9.99, 9.98), ""),
+        ((14.6, 14.59), ""),
+    ],
+)
+def test_a_short_budget_is_said_to_be_one(
+    advice: umbel.Advice, course: tuple[float, ...], said: str
+) -> None:
+    one = replace(standing("one", 0.5), course=tuple(enumerate(course, 1)))
+    text = " ".join(sentences(told(advice, 1, one, standing("local", 0.6))))
+    for each in ("too short to see", "allow more rounds"):
+        assert (each in text) == (each == said)

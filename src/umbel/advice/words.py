@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import isinf, isnan
+from math import isfinite, isinf, isnan
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from umbel.advice.gains import FEWEST, Gain, ahead, one_beside
 from umbel.advice.verdict import ALIKE, in_field, pays, preferred_clusters
@@ -170,8 +168,7 @@ def _doubts(advice: Advice) -> Iterator[str]:
             f"{counted(facts.unseen, 'client')} will meet labels that are not among {own} own "
             "training examples."
         )
-    if len(verdict.one.course) and _still_learning(advice):
-        yield "The advised way was still getting better when the budget ended: allow more rounds."
+    yield from _still_learning(advice)
     yield from _not_clusters(advice)
 
 
@@ -224,12 +221,13 @@ def _why_not(lower: Standing, advice: Advice) -> str:
     )
 
 
-def _still_learning(advice: Advice) -> bool:
+def _still_learning(advice: Advice) -> Iterator[str]:
+    """Whether more rounds may help, by the last three evaluations, or two if there are no more."""
     contender = advice.verdict.chosen.contender
     trained = contender.base or contender  # fine-tuning is no round of the budget
     course = next(each.course for each in advice.standings if each.contender == trained)
-    losses = [loss for _, loss in course]
-    if len(losses) < 4:
-        return False
-    late = losses[-3] - losses[-1] > 0.02 * abs(losses[-3])
-    return bool(late and np.isfinite(losses[-1]))
+    first, *later = [loss for _, loss in course][-3:]
+    if not later and isfinite(first):
+        yield "The budget is too short to see if the advised way still gets better: allow more."
+    elif later and isfinite(later[-1]) and first - later[-1] > 0.02 * abs(first):
+        yield "The advised way was still getting better when the budget ended: allow more rounds."
