@@ -129,16 +129,20 @@ def test_fine_tuning_is_advised_for_clients_that_differ_and_not_for_a_short_budg
     assert ("one model for all trained for as many epochs" in str(advice)) == (deviation > 0)
 
 
-@pytest.mark.parametrize("examples", [2, 3, 6, 30])
+@pytest.mark.parametrize("examples", [2, 3, 6, 7, 30])
 def test_by_chance_few_clients_are_said_to_gain_or_to_be_hurt(examples: int) -> None:
     rng = np.random.default_rng(0)
     alike = rng.normal(size=(2000, 2, examples))
     found = [fate.fate_of(new, old, old) for new, old in alike]
     assert np.mean([each.gains for each in found]) < 0.02
     assert np.mean([each.hurt for each in found]) < 0.02
+    flips = rng.choice([-0.1, 0.1], size=(2000, examples))
+    zeros = np.zeros(examples)
+    found = [fate.fate_of(zeros, gains, zeros) for gains in flips]
+    assert np.mean([each.gains for each in found]) < 0.02
     same = np.full(examples, 0.1)
     assert not fate.fate_of(same, same + 1e-12, same).gains
-    assert fate.fate_of(same, same + 0.01, same).gains
+    assert fate.fate_of(same, same + 0.01, same).gains == (examples >= fate.FEWEST)
 
 
 def test_losses_may_be_negative() -> None:

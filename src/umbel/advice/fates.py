@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import nan
+from math import inf, nan
 
 import numpy as np
 import torch
@@ -17,6 +17,9 @@ from umbel.client.batches import Batch
 from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.flow import Rows
+
+FEWEST = 7
+"""Fewer examples are never sure: 6 equal gains have the same sign by chance in 1 of 64 cases."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +43,15 @@ class Fate:
 
     @property
     def _by_chance(self) -> float:
-        """How large a gain of equally good models may be, by Student's t."""
+        """How large a gain of equally good models may be, by Student's t.
+
+        A few losses may be equal, or take few values: the t-test then takes chance for certainty.
+        """
         from scipy.stats import t
 
-        return float(self.error * t.ppf(1 - SURE, df=max(1, self.examples - 1)))
+        if self.examples < FEWEST:
+            return inf
+        return float(self.error * t.ppf(1 - SURE, df=self.examples - 1))
 
 
 def fates(net: Net, trial: Federation, verdict: Verdict) -> tuple[Fate, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from umbel.advice.fates import FEWEST
 from umbel.advice.gains import SURE
 from umbel.advice.summary import Summary
 from umbel.report.charts import Chart, Dot, Line, Middle, Strip, Strips, swarm
@@ -113,7 +114,8 @@ def _clients(told: Summary) -> Markup:
     heads = ("client", "cluster", "gain over one model", "standard error", "beyond chance")
     caption = (
         f"Gains and losses beyond chance have a p-value of at most {SURE:g}, for each client by "
-        "itself. The error and the p-value are by Student's t over its validation examples."
+        "itself. The error and the p-value are by Student's t over its validation examples, of "
+        f"which fewer than {FEWEST} can't tell."
     )
     clients = table(heads, rows, tall=True, id="clients")
     return join(clients, element("p", caption, class_="quiet"))
