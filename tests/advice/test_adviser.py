@@ -21,7 +21,7 @@ from umbel.advice.fates import fates
 from umbel.advice.gains import Gain, ahead, gain
 from umbel.advice.next_run import next_experiment
 from umbel.advice.race import Allowance
-from umbel.advice.saving import read_summary
+from umbel.advice.saving import read_summary, save
 from umbel.advice.summary import summary
 from umbel.advice.words import sentences
 from umbel.cli import app
@@ -273,6 +273,31 @@ def test_the_command_prints_writes_and_names_the_run_to_make_next(tmp_path: Path
     page = CliRunner().invoke(app, ["report", str(out)])
     assert page.exit_code == 0, page.output
     assert "should I cluster?" in (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_long_name_and_a_place_of_data_are_in_the_run_to_make_next(tmp_path: Path) -> None:
+    sites = tmp_path / "data" / ("a" + "ä" * 112)  # 225 bytes
+    tables(1, clients=2).save(sites)
+    out, at = tmp_path / "advice", str(tmp_path / "data")
+    asked = ["advise", str(sites), "--budget", "1", "--out", str(out), "--data-dir", at]
+    said = CliRunner().invoke(app, asked)
+    assert said.exit_code == 0, said.output
+    assert umbel.read(out / "experiment.toml").name == f"advised-{sites.name}"[:-2]
+    again = f"umbel run {out}/experiment.toml --data-dir {at}"
+    assert again in said.output
+    assert CliRunner().invoke(app, ["report", str(out)]).exit_code == 0
+    assert again in (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_what_was_found_is_on_disk_before_the_run_to_make_next_is_made(
+    two: umbel.Advice, tmp_path: Path
+) -> None:
+    def fails() -> umbel.Experiment:
+        raise umbel.UsageError("name: too long")
+
+    with pytest.raises(umbel.UsageError, match="too long"):
+        save(tmp_path / "advice", summary(two), fails)
+    assert read_summary(tmp_path / "advice") == summary(two)
 
 
 def test_what_was_found_is_printed_though_the_disk_is_full(

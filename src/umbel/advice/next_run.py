@@ -7,7 +7,7 @@ from dataclasses import replace
 from umbel.advice.adviser import FRACTION, Advice
 from umbel.algorithms import FedAvg, FixedClusters, LocalOnly
 from umbel.algorithms.base import Algorithm, State
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import LONGEST_NAME, Experiment
 from umbel.runs.personal import Personal
 
 
@@ -30,7 +30,8 @@ def next_experiment(advice: Advice, asked: Experiment) -> Experiment:
     base = next(each for each in advice.standings if each.contender == trained)
     return replace(
         asked,
-        name=f"advised-{asked.name}",
+        # Cut where it would be too long for a folder, between characters.
+        name=f"advised-{asked.name}".encode()[:LONGEST_NAME].decode(errors="ignore"),
         description="what umbel advise found best",
         algorithm=algorithm_of(advice),
         seed=advice.seed,

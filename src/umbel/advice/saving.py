@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -31,13 +32,16 @@ def check_free(folder: Path) -> None:
     check(free, "--out", str(folder), "a new folder, or one with advice in it")
 
 
-def save(folder: Path, told: Summary, next_: Experiment | None) -> list[Path]:
-    """Write the folder, and return the files; a page is among them where plotly is installed."""
+def save(folder: Path, told: Summary, next_: Callable[[], Experiment] | None) -> list[Path]:
+    """Write the folder, and return the files; a page is among them where plotly is installed.
+
+    What was found is on disk before `next_` makes the experiment to run next.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     written = [folder / FOUND]
     write_text(folder / FOUND, json.dumps(asdict(told), indent=1, allow_nan=False) + "\n")
     if next_ is not None:
-        write_text(folder / NEXT, config.write(next_))
+        write_text(folder / NEXT, config.write(next_()))
         written.append(folder / NEXT)
     if importlib.util.find_spec("plotly") is not None:
         written.append(write_page(folder))
@@ -63,6 +67,11 @@ def write_page(folder: Path, out: Path | None = None) -> Path:
     if out is None:
         check_no_link(page)
     page.parent.mkdir(parents=True, exist_ok=True)
-    name, to_run = folder.resolve().name, command("run", text.resolve())
-    write_text(page.resolve(), advice_page(name, read_summary(folder), toml, to_run))
+    name, told = folder.resolve().name, read_summary(folder)
+    write_text(page.resolve(), advice_page(name, told, toml, to_run(text.resolve(), told)))
     return page
+
+
+def to_run(experiment: Path, told: Summary) -> str:
+    """The command that runs the experiment of this file, with the data that were asked about."""
+    return command("run", experiment, *(["--data-dir", told.data_dir] if told.data_dir else []))

@@ -66,6 +66,7 @@ class Summary:
     seed: int
     # "examples" if there are too few clients
     interval_over: Literal["clients", "examples"] = "clients"
+    data_dir: str = ""  # the option --data-dir, where it was given
 
 
 def summary(advice: Advice) -> Summary:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from umbel.checks import UsageError, command
+from umbel.checks import UsageError
 from umbel.cli.options import data_dir_option, no_import_option, set_option
 from umbel.cli.printing import print_tables, say
 
@@ -60,7 +61,7 @@ def advise(
     from umbel.advice.adviser import advise as advise_
     from umbel.advice.asked import asked_about, local_training
     from umbel.advice.next_run import next_experiment
-    from umbel.advice.saving import check_free, save
+    from umbel.advice.saving import NEXT, check_free, save, to_run
     from umbel.advice.summary import summary
     from umbel.cli.advancing import no_empty_folders
     from umbel.cli.importing import allow
@@ -87,11 +88,11 @@ def advise(
             seed=asked.seed,
             progress=lambda line: say(f"  {line}", err=True),
         )
-        told = summary(found)
+        told = replace(summary(found), data_dir="" if data_dir is None else str(data_dir))
         print_advice(told)
-        files = save(out, told, next_experiment(found, asked))
+        files = save(out, told, lambda: next_experiment(found, asked))
     say(f"written: {', '.join(str(file) for file in files)}")
-    say(f"to run it: {command('run', out / 'experiment.toml')}")
+    say(f"to run it: {to_run(out / NEXT, told)}")
 
 
 def make_place(out: Path) -> None:
