@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
+from tests.engines.test_lies import Lying
 from tests.runs.tuned import EXPERIMENT, LOCAL, PERSONAL, opened
 from umbel.algorithms import (
     FedAvg,
@@ -92,6 +93,14 @@ def test_epochs_that_memory_can_not_hold_are_refused_before_the_first_round(
     run = opened(personal=replace(PERSONAL, epochs=(1, 200_000_000)))
     with pytest.raises(UsageError, match=r"^personal\.epochs: 199,999,999 epochs at a client, "):
         run.start(3)
+
+
+def test_mini_batches_of_clients_elsewhere_do_not_need_this_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("umbel.checks.free_memory", lambda: 2**34)
+    run = opened(personal=replace(PERSONAL, epochs=(1, 200_000_000)))
+    replace(run, federation=run.divided, engine=Lying(run.clients, lambda *_: None)).start(3)
 
 
 def test_batch_normalisation_is_told_of_mini_batches_of_one() -> None:

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-def are_elsewhere(clients: Engine) -> bool:
+def are_elsewhere(clients: object) -> bool:
     """Whether an engine's clients are on other machines, by its attribute `elsewhere`."""
     return bool(getattr(clients, "elsewhere", False))
 

@@ -29,7 +29,7 @@ from umbel.runs.counted import Counted
 from umbel.runs.evaluation import Evaluated, clusters_of, evaluated
 from umbel.runs.evidence import sample
 from umbel.runs.forms import as_assigned, as_given, as_state, check_judged
-from umbel.runs.guards import asked, guard_of, judge_of, meter_of, share_of
+from umbel.runs.guards import are_elsewhere, asked, guard_of, judge_of, meter_of, share_of
 from umbel.runs.metrics import as_measures, check_names, names_of
 from umbel.runs.personal import Personal
 from umbel.runs.records import Record, make_record
@@ -127,7 +127,7 @@ class Run(Settings):
         num_rounds = argument("rounds", num_rounds, int)
         check(num_rounds >= 1, "rounds", num_rounds, "1 or more")
         if self.personal is not None:
-            self.personal.check_data(self.net, self.divided)
+            self.personal.check_data(self.net, self.divided, are_elsewhere(self.engine))
         share = self.participation
         return start_of(self.algorithm, self.net, self.federation, num_rounds, share, self.seed)
 
