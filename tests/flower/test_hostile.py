@@ -45,6 +45,7 @@ from umbel.flower.greeting import SiteForm
 from umbel.flower.limits import NodeLimits
 from umbel.flower.messages import Asked, answer_in, refused_in
 from umbel.flower.owners import Owners
+from umbel.flower.precedence import Precedence
 from umbel.flower.refusals import LONGEST_REASON, RefusedError
 from umbel.runs.experiment import Experiment
 from umbel.testing import assert_same_state
@@ -370,6 +371,35 @@ def test_two_nodes_with_one_client_are_told_of_and_the_first_has_it(
     meeting = Meeting(site(tmp_path, clients(["a"]), clients(["a", "b"])), 5.0)
     assert meeting.gather(2, 0.6) == {"a": 1, "b": 2}
     assert caplog.messages == ["node 2: client 'a' is another node's, which brought the name first"]
+
+
+def test_a_node_that_comes_back_with_other_names_is_the_last_to_bring_them(tmp_path: Path) -> None:
+    plain = site(tmp_path, clients(["x"]), clients(["a", "b"]), clients(["x", "a"]))
+
+    class Returning(MemoryGrid):
+        since = ""
+
+        def get_nodes(self) -> list[NodeInfo]:
+            times = {1: self.since}
+            ids = self.get_node_ids()
+            return [NodeInfo(node_id=n, last_activated_at=times.get(n, "")) for n in ids]
+
+    grid = Returning({n: plain.apps[n] for n in (1, 2)}, plain.configs)
+    meeting = Meeting(grid, 5.0)
+    assert meeting.look_around() == {"x": 1, "a": 2, "b": 2}
+    grid.apps, grid.since = {1: plain.apps[3], 2: plain.apps[2]}, "later"
+    meeting.look_around()
+    assert meeting.gather(3, 0.1) == {"x": 1, "a": 2, "b": 2}
+    assert meeting.owners.refused == {"node 1": f"client 'a' is{CLAIMED}"}
+
+
+def test_names_that_a_node_still_has_keep_their_place() -> None:
+    order, who = Precedence(), {1: "one", 2: "two"}
+    for node, names in (1, "ab"), (2, "bcd"), (1, "bc"):
+        order.note(node, names)
+    places, taken = order.claims(who, Owners(), who, roll=None)
+    assert places == {"b": 1, "c": 2, "d": 2}
+    assert taken == {1: ["c"], 2: ["b"]}
 
 
 def test_what_a_node_says_of_itself_stays_noted_whatever_it_ends_in(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from umbel.checks import UsageError
 from umbel.flower.exchange import HELLO, Reply, nodes_of, pause, pulled, pushed
 from umbel.flower.greeting import Site, SiteForm, greet, name_in, site_in
 from umbel.flower.owners import Owners, connected, identity
+from umbel.flower.precedence import Precedence
 from umbel.flower.refusals import RefusedError, abbreviated, reason
 from umbel.flower.registry import named_clients
 from umbel.flower.voting import check_alike, check_table, leading_form, leading_table
@@ -49,7 +50,8 @@ class Meeting:
     owners: Owners = field(default_factory=Owners)
     # the meaning that tables must have, once most sites with a table have decided it
     inputs: str = ""
-    sites: dict[int, Site] = field(default_factory=dict)  # by node, in the order they were met
+    sites: dict[int, Site] = field(default_factory=dict)  # by node
+    precedence: Precedence = field(default_factory=Precedence)
     called: dict[int, str] = field(default_factory=dict)  # what nodes call themselves
     left_out: set[int] = field(default_factory=set)  # nodes that are not asked anything
     failing: set[int] = field(default_factory=set)  # those of them whose fault may be temporary
@@ -80,7 +82,7 @@ class Meeting:
         self.owners.see(online.values())
         # Until the form is decided, claims of names are not final.
         owners = self.owners.copy() if self.form is None else self.owners
-        places, taken = self._claims(self._fitting(online), owners, online, roll)
+        places, taken = self.precedence.claims(self._fitting(online), owners, online, roll)
         if self.form is not None:
             self._note(taken, online)
             self.taken = {name: node for node, names in taken.items() for name in names}
@@ -190,11 +192,11 @@ class Meeting:
                 self.failing.add(node)
             else:
                 self.failing.discard(node)
-            self.sites.pop(node, None)
             self._leave_out(node, online, reason(error))
             return
         self._take_in(node, online)
         self.sites[node] = site
+        self.precedence.note(node, site.clients)
         self.greetings.pop(node, None)
         late = [] if roll is None else [name for name in site.clients if name not in roll]
         if late and (before is None or before.clients != site.clients):
@@ -205,6 +207,8 @@ class Meeting:
             )
 
     def _leave_out(self, node: int, online: Mapping[int, str], why: str) -> None:
+        self.sites.pop(node, None)
+        self.precedence.forget(node)
         again = "; it will be asked again" if node in self.failing else ""
         if self.owners.refuse(_who(node, online), f"left out: {why}"):
             log.warning("%s is left out: %s%s", self.named(node), why, again)
@@ -262,26 +266,7 @@ class Meeting:
                 check_alike(site.form, self.form)
                 check_table(site.inputs, self.inputs)
             except RefusedError as error:
-                del self.sites[node]
                 self._leave_out(node, online, reason(error))
-
-    def _claims(
-        self,
-        sites: Mapping[int, Site],
-        owners: Owners,
-        online: Mapping[int, str],
-        roll: Collection[str] | None,
-    ) -> tuple[dict[str, int], dict[int, list[str]]]:
-        """The node of each client of these sites, and by node the names that it may not have."""
-        places: dict[str, int] = {}
-        taken: dict[int, list[str]] = {}
-        for node, site in sites.items():
-            names = [name for name in site.clients if roll is None or name in roll]
-            refused = set(owners.claim(online[node], names))
-            places |= {name: node for name in names if name not in refused}
-            if refused:
-                taken[node] = sorted(refused)
-        return places, taken
 
     def _note(self, taken: Mapping[int, Sequence[str]], online: Mapping[int, str]) -> None:
         """Log and save which nodes claimed clients of others, and save the owners."""
