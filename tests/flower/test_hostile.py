@@ -44,7 +44,7 @@ from umbel.flower.expectation import Expectation, model_name
 from umbel.flower.greeting import SiteForm
 from umbel.flower.limits import NodeLimits
 from umbel.flower.messages import Asked, answer_in, refused_in
-from umbel.flower.owners import Owners
+from umbel.flower.owners import MOST_NOTED, Owners
 from umbel.flower.precedence import Precedence
 from umbel.flower.refusals import LONGEST_REASON, RefusedError
 from umbel.runs.experiment import Experiment
@@ -400,6 +400,24 @@ def test_names_that_a_node_still_has_keep_their_place() -> None:
     places, taken = order.claims(who, Owners(), who, roll=None)
     assert places == {"b": 1, "c": 2, "d": 2}
     assert taken == {1: ["c"], 2: ["b"]}
+
+
+def test_of_nodes_that_are_refused_under_ever_new_keys_the_absent_ones_are_dropped() -> None:
+    owners = Owners(clients={"a": "owner"})
+    assert owners.refuse("owner", "its form")
+    for n in range(3 * MOST_NOTED):
+        owners.see({f"key {n}"})
+        owners.call(f"key {n}", "mallory")
+        assert [owners.refuse(f"key {n}", "it lies") for _ in range(2)] == [True, False]
+    assert owners.refused.keys() >= {"owner", f"key {n}"}
+    assert len(owners.refused) <= MOST_NOTED
+    assert f"key {n}" in owners.names
+
+
+def test_more_refusals_of_connected_nodes_than_are_noted_are_not_repeated_in_the_log() -> None:
+    owners, nodes = Owners(), [f"key {n}" for n in range(MOST_NOTED + 1)]
+    owners.see(nodes)
+    assert [owners.refuse(node, "it lies") for node in nodes] == [True] * MOST_NOTED + [False]
 
 
 def test_what_a_node_says_of_itself_stays_noted_whatever_it_ends_in(tmp_path: Path) -> None:

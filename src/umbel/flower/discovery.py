@@ -76,10 +76,10 @@ class Meeting:
         online = connected(nodes)
         self._note_who_is_back({node.node_id: node.last_activated_at for node in nodes})
         roll = None if roll is None else set(roll)
+        self.owners.see(online.values())
         self._greet(online)
         for name, reply in pulled(self.grid, self.greeted):
             self._meet(self.greeted.pop(name)[0], reply, online, roll)
-        self.owners.see(online.values())
         # Until the form is decided, claims of names are not final.
         owners = self.owners.copy() if self.form is None else self.owners
         places, taken = self.precedence.claims(self._fitting(online), owners, online, roll)

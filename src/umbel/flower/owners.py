@@ -16,7 +16,7 @@ from umbel.runs.durable import write_text
 from umbel.runs.seals import json_text, json_value
 
 MOST_NOTED = 1000
-"""Largest number of nodes whose refusals are kept."""
+"""Largest number of nodes whose refusals, and whose names, are kept."""
 
 
 def connected(nodes: Iterable[NodeInfo]) -> dict[int, str]:
@@ -50,6 +50,7 @@ class Owners:
     refused: dict[str, str] = field(default_factory=dict)  # why, by node
     names: dict[str, str] = field(default_factory=dict)  # what nodes call themselves
     gone: dict[str, float] = field(default_factory=dict)  # owners, and since when
+    here: set[str] = field(default_factory=set)  # who is connected
     written: str = ""
 
     @classmethod
@@ -78,7 +79,8 @@ class Owners:
     def see(self, here: Collection[str]) -> None:
         """Note who is connected, and since when others are not."""
         now = time.monotonic()
-        away = set(self.clients.values()) - set(here)
+        self.here = set(here)
+        away = set(self.clients.values()) - self.here
         self.gone = {owner: self.gone.get(owner, now) for owner in away}
 
     def claim(self, who: str, clients: Iterable[str]) -> list[str]:
@@ -95,16 +97,27 @@ class Owners:
 
     def call(self, who: str, name: str) -> None:
         """Note what a node calls itself."""
-        if len(self.names) < MOST_NOTED or who in self.names:
+        if self._has_room(self.names, who):
             self.names[who] = name
 
     def refuse(self, who: str, why: str) -> bool:
-        """Note why a node was refused. Returns False if the same reason was noted already."""
-        if self.refused.get(who) == why:
+        """Note why a node was refused.
+
+        Returns False if the same reason was noted already, or if too many connected nodes are
+        refused to note one more: the log would repeat at each look what is not noted.
+        """
+        if self.refused.get(who) == why or not self._has_room(self.refused, who):
             return False
-        if len(self.refused) < MOST_NOTED or who in self.refused:
-            self.refused[who] = why
+        self.refused[who] = why
         return True
+
+    def _has_room(self, noted: dict[str, str], who: str) -> bool:
+        """Whether a node can be noted; if there are too many, absent ones that own nothing go."""
+        if who not in noted and len(noted) >= MOST_NOTED:
+            known = self.here | set(self.clients.values())
+            for each in noted.keys() - known:
+                del noted[each]
+        return who in noted or len(noted) < MOST_NOTED
 
 
 def _noted(table: Mapping[str, Any]) -> Iterator[dict[str, str]]:
