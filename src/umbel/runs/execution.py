@@ -235,13 +235,16 @@ def _finish(folder: RunFolder, run: Run, state: State, scores: ClientScores | No
     """
     records = folder.records()
     last, record = len(records) - 1, records[-1]
+    silent = record.missing
     if scores is None:
-        if _all_were_silent(run, record):  # in an evaluation that does not count
-            record = replace(record, missing=())
-        record, scores = run.closing(record, state, folder.experiment.rounds)
+        # Where all were silent, it was in an evaluation that does not count.
+        before = () if _all_were_silent(run, record) else record.missing
+        record, scores = run.closing(replace(record, missing=()), state, folder.experiment.rounds)
+        silent, record = record.missing, record.unjudged(before, {}, {})
         if records[-1].loss is None:
             folder.replace_last(record)
-    _check_answered(folder, run, record, scores)
+    if silent:
+        _check_answered(folder, run, record, scores)
     folder.evidence.note(run.algorithm, state, state, last, True)
     folder.finish(run, scores)
     return scores
@@ -252,14 +255,14 @@ def _all_were_silent(run: Run, record: Record) -> bool:
 
 
 def _check_answered(folder: RunFolder, run: Run, record: Record, scores: ClientScores) -> None:
-    """Raise `QuorumError` if no client elsewhere answered the last evaluation.
+    """Raise `QuorumError` if no client elsewhere, some silent, could be judged in the end.
 
-    Clients that refuse it, or that are in this process, would only do the same again.
+    Clients that all refuse, or that are in this process, would only do the same again.
     """
     judged = scores.num_examples.any() or not run.divided.test.sizes.any()
-    if _all_were_silent(run, record) and not judged:
+    if are_elsewhere(run.clients) and not judged:
         raise QuorumError(
-            f"round {record.round}: no client answered the last evaluation: "
+            f"round {record.round}: no usable answer to the last evaluation: "
             f"{absences(record.missing, record.refused)}; the trained models are saved, and "
             f"{way_on(folder.path)} asks again"
         )
