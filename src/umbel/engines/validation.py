@@ -23,6 +23,10 @@ OF_MODELS = ("theta", "models", "moves")
 """Names of sent tensors whose last dimension is that of a model, and whose type is the net's."""
 
 
+OF_LOSSES = ("loss", "losses")
+"""Columns of replies that hold losses, of one model or of several."""
+
+
 @dataclass(frozen=True)
 class Limits(Settings):
     """Limits on clients' replies; replies beyond them are not used, and the record says why."""
@@ -172,15 +176,22 @@ def bad_values(request: Request, replies: Replies, limits: Limits) -> dict[int, 
     return faults
 
 
-def false_losses(replies: Replies) -> dict[int, str]:
-    """Clients whose sums of losses are negative beyond rounding, if no loss can be negative."""
-    loss, counts = replies.columns.get("loss"), replies.columns.get("num_examples")
-    if loss is None or counts is None or not loss.numel():
-        return {}
-    least = (loss.reshape(len(loss), -1) / counts.clamp(min=1)[:, None]).amin(1)
-    wrong = torch.nonzero(least < -rounding(torch.float32))[:, 0].tolist()
-    said = "lower than any mean loss of this objective"
-    return {int(replies.clients[n]): f"loss: {float(least[n]):.3g}, {said}" for n in wrong}
+def false_losses(request: Request, replies: Replies) -> dict[int, str]:
+    """Clients whose mean losses are negative beyond rounding, if no loss can be negative."""
+    faults: dict[int, str] = {}
+    for name, promise in promises(request).items():
+        column = replies.columns[name]
+        # A work of one's own may give other bounds to a column of this name, and another meaning.
+        if name not in OF_LOSSES or promise.high != MAX_LOSS or not column.numel():
+            continue
+        means = column.reshape(len(column), -1)
+        if promise.per is not None:
+            means = means / replies.columns[promise.per].clamp(min=1)[:, None]
+        least = means.amin(1)
+        for n in torch.nonzero(least < -rounding(torch.float32))[:, 0].tolist():
+            fault = f"{name}: {float(least[n]):.3g}, lower than any mean loss of this objective"
+            faults.setdefault(int(replies.clients[n]), fault)
+    return faults
 
 
 def _range(promise: Promise, limits: Limits) -> tuple[float, float]:

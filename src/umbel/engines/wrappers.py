@@ -130,7 +130,7 @@ class Guarded:
         bad = {**replies.refused, **values, **overflows(block, plausible)}
         bad |= negative_variances(block, plausible, self.layout)
         bad |= moved_by_gradients(block, plausible, self.layout)
-        bad |= false_losses(plausible) if self.never_negative else {}
+        bad |= false_losses(block, plausible) if self.never_negative else {}
         absent.missing |= set(block.clients.tolist()) - {*replies.clients.tolist(), *bad}
         absent.refused |= bad
         return _without(replies, bad)

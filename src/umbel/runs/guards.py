@@ -54,13 +54,18 @@ def guard_of(
     faulty = isinstance(meter.engine, Faulty)
     if not innermost(algorithm).weighs:
         limits = replace(limits, max_share=1.0)
-    return Guarded(meter, limits, told, faulty, where, net.layout, net=net)
+    known = _never_negative(net)
+    return Guarded(meter, limits, told, faulty, where, net.layout, never_negative=known, net=net)
 
 
 def judge_of(clients: Engine, limits: Limits, net: Net) -> Guarded:
     """Checks replies in evaluations of the models that clients are served."""
-    known = net.objective in OBJECTIVES.values()
-    return Guarded(clients, limits.unbounded, never_negative=known, net=net)
+    return Guarded(clients, limits.unbounded, never_negative=_never_negative(net), net=net)
+
+
+def _never_negative(net: Net) -> bool:
+    """Whether no loss is below 0, which an objective of one's own may allow."""
+    return net.objective in OBJECTIVES.values()
 
 
 def share_of(clients: Engine, limits: Limits) -> float:
@@ -76,7 +81,7 @@ def asked(run: Run, flow: Flow[T], lack: str) -> T:
     """
     plain = run.divided is run.federation and run.privacy.clip is None
     whole = run if plain else replace(run, personal=None, privacy=Privacy())
-    guard = Guarded(whole.clients, run.limits.unbounded, net=run.net)
+    guard = judge_of(whole.clients, run.limits, run.net)
     found = drive(flow, guard)
     missing, refused, _ = guard.take()
     reasons = dict.fromkeys(missing, "did not answer") | refused
