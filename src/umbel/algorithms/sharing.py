@@ -55,9 +55,10 @@ class SharingState(State):
 class Sharing(Algorithm[SharingState]):
     """A method in which clients only train, with a part of each model kept by its client.
 
-    Each client continues to train its part from the values of its last training. The part is
-    neither averaged nor sent, and is 0 in the updates that the method clusters by. A client uses
-    its cluster's model with its own part; a newcomer uses the initial values of that part.
+    Each client continues to train its part from the values of its last training. The part is not
+    averaged, and is 0 in the updates that the method clusters by. It is not counted as traffic;
+    over Flower, the server has a copy of it all the same, for its checkpoint. A client uses its
+    cluster's model with its own part; a newcomer uses the initial values of that part.
     """
 
     asked_by: ClassVar[tuple[str, ...]] = ("share", "kept")
