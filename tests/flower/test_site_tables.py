@@ -98,6 +98,17 @@ def test_of_two_kinds_of_tables_none_leads(tmp_path: Path) -> None:
         served(tmp_path, table(tmp_path, "north"), table(tmp_path, "west", wards="ABD"))
 
 
+def test_tables_of_which_none_leads_are_left_out_where_half_of_the_sites_have_arrays(
+    tmp_path: Path,
+) -> None:
+    arrays = [replace(table(tmp_path, name), encoding=None) for name in ("east", "southern")]
+    names, refused = served(
+        tmp_path, *arrays, table(tmp_path, "north"), table(tmp_path, "west", wards="ABD")
+    )
+    assert names == ["east 0", "east 1", "southern 0", "southern 1"]
+    assert len(refused) == 2
+
+
 def test_a_date_is_no_number_and_a_number_that_is_not_scaled_no_scaled_one(tmp_path: Path) -> None:
     encoding = table(tmp_path, "north").encoding
     assert isinstance(encoding, Encoding)

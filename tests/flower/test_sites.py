@@ -15,7 +15,7 @@ from flwr.app import ConfigRecord, Context, RecordDict
 from tests.algorithms.test_contract import LOCAL
 from tests.flower.grid import ERRORS
 from tests.flower.small import SMALL, clients, engine_of, grid_of, site
-from umbel.algorithms import FLACC, FedAvg
+from umbel.algorithms import FLACC, FedAvg, Oracle
 from umbel.checks import UsageError
 from umbel.cli import app
 from umbel.client.work import MeanLoss
@@ -25,7 +25,7 @@ from umbel.data.sources import Sources
 from umbel.flow import Request
 from umbel.flower import FlowerEngine, Settings, client_app, serve, site_clients, slice_of
 from umbel.flower.discovery import Meeting
-from umbel.flower.greeting import name_in
+from umbel.flower.greeting import Site, SiteForm, name_in
 from umbel.flower.owners import Owners
 from umbel.flower.refusals import RefusedError
 from umbel.flower.registry import Roll
@@ -238,7 +238,55 @@ def test_a_few_who_say_that_they_validate_do_not_decide_what_all_are_judged_by(
     served = served_by(tmp_path, slice(1, None))
     assert all(record.loss is not None for record in served.records())
     assert all(record.validation_loss is None for record in served.records())
-    assert "3 of 8 clients say that they have validation examples" in caplog.text
+    said = "1 of 3 nodes say that half of their clients or more have validation examples"
+    assert said in caplog.text
+
+
+def many(name: str, count: int, **told: Any) -> Site:
+    """A node with this many clients, each of 20 examples."""
+    form = SiteForm(input_shape=(64,), num_outputs=10, num_classes=10, model="m")
+    names = [f"{name}{n}" for n in range(count)]
+    return replace(Site(names, [20] * count, [5] * count, None, form), **told)
+
+
+def called(*sites: Site) -> Roll:
+    """The roll of nodes, counted from 1, that have these clients."""
+    nodes = dict(enumerate(sites, start=1))
+    return Roll.call({name: n for n, site in nodes.items() for name in site.clients}, nodes)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_one_node_of_many_clients_does_not_decide_how_rounds_are_judged(told: bool) -> None:
+    three = [many(name, 2, validation=None if told else [4, 4]) for name in "abc"]
+    roll = called(*three, many("d", 60, validation=[1] * 60 if told else None))
+    assert (roll.validation is None) == told
+
+
+def test_one_node_of_many_clients_does_not_decide_what_inputs_are() -> None:
+    three = [many(name, 2) for name in "abc"]
+    roll = called(*three, many("d", 60, largest_input=7, inputs="evil"))
+    assert roll.largest_input is None
+    assert roll.inputs == ""
+
+
+def test_nodes_that_tell_no_planted_groups_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    assert called(many("a", 2, groups=[0, 1]), many("b", 1, groups=[1])).groups == [0, 1, 1]
+    assert called(many("a", 2), many("b", 1)).groups is None
+    assert not caplog.messages
+    assert called(many("a", 2, groups=[0, 1]), many("b", 1)).groups is None
+    assert caplog.messages == ["no planted groups are used, as not all nodes tell them: node 2"]
+
+
+def test_a_node_without_planted_groups_is_left_out_of_a_run_that_needs_them(
+    tmp_path: Path,
+) -> None:
+    planted = replace(clients(["a", "b"]), groups=np.array([0, 1]))
+    experiment = replace(SMALL, algorithm=Oracle(LOCAL), rounds=1, participation=1.0)
+    grid = site(tmp_path, planted, clients(["c"]), of=experiment)
+    folder = serve(grid, experiment, Settings(2, patience=5, runs_dir=str(tmp_path / "runs")))
+    assert [client.name for client in folder.clients()] == ["a", "b"]
+    refused = Owners.read(folder.file("nodes.json"), 60.0).refused
+    assert refused == {"node 2": "left out: it tells no planted groups, which the method needs"}
 
 
 def test_a_roll_without_validation_is_as_earlier_versions_wrote_it(tmp_path: Path) -> None:

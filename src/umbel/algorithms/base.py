@@ -182,13 +182,13 @@ class Algorithm(Settings, ABC, Generic[S]):
     mixes_experts: ClassVar[bool] = False
     #: whether clients train in `serve`, so that updates are sent in evaluation, too
     adapts: ClassVar[bool] = False
+    needs_groups: ClassVar[bool] = False  #: whether it needs the planted groups of clients
     #: whether this runs several starts of another method side by side
     has_rivals: ClassVar[bool] = False
     #: settings, each with its values, with which clients only train. Empty: clients only train with
     #: all settings; None: with none
     only_trains: ClassVar[Mapping[str, tuple[str, ...]] | None] = MappingProxyType({})
-    #: settings, each with its values, with which all clients start from one model. Empty: they do
-    #: so with all settings
+    #: settings, each with its values, with which all clients start from one model; empty: all
     one_start: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 
@@ -20,6 +21,8 @@ class Oracle(Algorithm[State]):
 
     A run on a federation without planted groups raises `UsageError` before its first round.
     """
+
+    needs_groups: ClassVar[bool] = True
 
     local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
     averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged

@@ -18,7 +18,7 @@ from umbel.flower.owners import Owners, connected, identity
 from umbel.flower.precedence import Precedence
 from umbel.flower.refusals import RefusedError, abbreviated, reason
 from umbel.flower.registry import named_clients
-from umbel.flower.voting import check_alike, check_table, leading_form, leading_table
+from umbel.flower.voting import check_alike, check_table, fits, leading_form, leading_table
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +48,10 @@ class Meeting:
     #: returns a form in the version that is compared; raises `RefusedError` for an unfit one
     expect: Callable[[SiteForm], SiteForm] = any_form
     owners: Owners = field(default_factory=Owners)
-    # the meaning that tables must have, once most sites with a table have decided it
-    inputs: str = ""
+    grouped: bool = False  # whether clients must have planted groups
+    # the meaning that tables must have, once most sites with a table have decided it; None: as none
+    # was that of most, no table is used
+    inputs: str | None = ""
     sites: dict[int, Site] = field(default_factory=dict)  # by node
     precedence: Precedence = field(default_factory=Precedence)
     called: dict[int, str] = field(default_factory=dict)  # what nodes call themselves
@@ -186,6 +188,8 @@ class Meeting:
             site = replace(site, form=self.expect(site.form))
             check_alike(site.form, self.form)
             check_table(site.inputs, self.inputs)
+            if self.grouped and site.groups is None:
+                raise RefusedError("it tells no planted groups, which the method needs")
         except RefusedError as error:
             by_itself = reply.content is None or "answer" in reply.content
             if by_itself:
@@ -233,14 +237,14 @@ class Meeting:
         sites, form, inputs = self._connected(online), self.form, self.inputs
         if form is None:
             form = leading_form(sites.values())
-            leading = None if form is None else leading_table(sites.values(), form)
-            if leading is None:
+            if form is None:
                 return {}
-            inputs = leading
+            try:
+                inputs = leading_table(sites.values(), form)
+            except UsageError:
+                return {}
         fit = {node: site for node, site in sites.items() if site.form == form}
-        return {
-            node: site for node, site in fit.items() if not inputs or site.inputs in ("", inputs)
-        }
+        return {node: site for node, site in fit.items() if fits(site.inputs, inputs)}
 
     def _settle(self) -> None:
         """Decide on the form, if there is any. Raises `UsageError` for a tie."""
@@ -254,13 +258,7 @@ class Meeting:
                 f"{abbreviated(forms)}; choose one by the settings input-shape and outputs"
             )
         if not begun and self.form is not None:
-            table = leading_table(sites, self.form)
-            if table is None:
-                raise UsageError(
-                    "sites' tables differ in columns, categories, classes or tokenizers, and no "
-                    "table is that of most nodes: let all sites encode rows alike, and give arrays"
-                )
-            self.inputs = table
+            self.inputs = leading_table(sites, self.form)
         for node, site in list(self.sites.items()):
             try:
                 check_alike(site.form, self.form)

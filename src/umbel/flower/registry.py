@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from umbel.data.splits import Split
 from umbel.flower.greeting import Site, SiteForm
 from umbel.runs.deployed import settled
 from umbel.runs.seals import json_value
+from umbel.summary import few
 
 log = logging.getLogger(__name__)
 
@@ -40,36 +42,44 @@ class Roll:
     largest_input: int | None = None
 
     @classmethod
-    def call(cls, places: Mapping[str, int], sites: Mapping[int, Site]) -> Roll:
-        """Number these clients, each at the node of its place, in the order of their names."""
+    def call(
+        cls,
+        places: Mapping[str, int],
+        sites: Mapping[int, Site],
+        named: Callable[[int], str] = "node {}".format,
+    ) -> Roll:
+        """Number these clients, each at the node of its place, in the order of their names.
+
+        Whether rounds are judged on validation examples, what tables are like, and what inputs
+        there are, is what most nodes say: one alone could claim many clients. `named` returns how
+        messages call a node.
+        """
         every = [
-            (name, site, n)
+            (name, node, n)
             for node, site in sites.items()
             for n, name in enumerate(site.clients)
             if places.get(name) == node
         ]
         every.sort(key=lambda one: _natural(one[0]))
-        names = [name for name, _, _ in every]
-        validation = [0 if s.validation is None else s.validation[n] for _, s, n in every]
-        validated = sum(count > 0 for count in validation)
-        # A minority of nodes must not decide which examples judge all clients.
-        most = 2 * validated >= len(names)
-        if validated and not most:
-            log.warning(
-                "%d of %d clients say that they have validation examples: rounds are judged on "
-                "test examples, because most have none",
-                validated,
-                len(names),
-            )
-        groups = [site.groups[n] for _, site, n in every if site.groups is not None]
+        taking_part = {node: sites[node] for node in sorted({node for _, node, _ in every})}
+        without = [named(node) for node, site in taking_part.items() if site.groups is None]
+        groups = None
+        if not without:
+            groups = [(sites[node].groups or [])[n] for _, node, n in every]
+        elif len(without) < len(taking_part):
+            log.warning("no planted groups are used, as not all nodes tell them: %s", few(without))
+        validation = _validation([(node, n) for _, node, n in every], taking_part)
+        tables = Counter(site.inputs for site in taking_part.values())
+        leading, votes = tables.most_common(1)[0]
         return cls(
-            names,
-            [site.train[n] for _, site, n in every],
-            [site.test[n] for _, site, n in every],
-            groups if len(groups) == len(names) else None,
-            every[0][1].form,
-            validation if validated and most else None,
-            largest_input=_common_input([site for _, site, _ in every]),
+            [name for name, _, _ in every],
+            [sites[node].train[n] for _, node, n in every],
+            [sites[node].test[n] for _, node, n in every],
+            groups,
+            next(iter(taking_part.values())).form,
+            validation,
+            leading if 2 * votes > len(taking_part) else "",
+            _common_input(taking_part.values()),
         )
 
     @classmethod
@@ -125,8 +135,30 @@ class Roll:
         )
 
 
-def _common_input(sites: Sequence[Site]) -> int | None:
-    """A whole number that may be an input at the site of every client; None if most have floats.
+def _validation(
+    every: Sequence[tuple[int, int]], sites: Mapping[int, Site]
+) -> Sequence[int] | None:
+    """Validation examples of each client, by node and place there; None if most nodes have none.
+
+    A node has some if half of its clients do.
+    """
+    told = {node: site.validation for node, site in sites.items()}
+    held = [0 if (counts := told[node]) is None else counts[n] for node, n in every]
+    clients = Counter(node for node, _ in every)
+    having = Counter(node for (node, _), count in zip(every, held, strict=True) if count)
+    nodes = sum(2 * having[node] >= clients[node] for node in clients)
+    if having and 2 * nodes < len(clients):
+        log.warning(
+            "%d of %d nodes say that half of their clients or more have validation examples: "
+            "rounds are judged on test examples, because at most nodes fewer have",
+            nodes,
+            len(clients),
+        )
+    return held if having and 2 * nodes >= len(clients) else None
+
+
+def _common_input(sites: Collection[Site]) -> int | None:
+    """A whole number that may be an input at every site; None if most have floats.
 
     It is the smallest, as a site that claims too much must not make inputs that no model takes.
     """

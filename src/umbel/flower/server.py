@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,6 +12,7 @@ import torch
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from umbel.algorithms.restarts import innermost
 from umbel.checks import UsageError, check, command
 from umbel.flower.configuration import number_in, truth_in
 from umbel.flower.discovery import Meeting
@@ -239,6 +240,7 @@ def _gather(
         None if known is None else expect.compared(known.form),
         expect,
         owners,
+        grouped=known is None and innermost(experiment.algorithm).needs_groups,
         inputs="" if known is None else known.inputs,
     )
     wanted = settings.clients if known is None else len(known.names)
@@ -251,5 +253,5 @@ def _gather(
     if silent:
         after += f"; {counted(silent, 'connected node')} gave no answer yet"
     check(len(nodes) >= needed, "clients", len(nodes), after)
-    roll = known or replace(Roll.call(nodes, meeting.sites), inputs=meeting.inputs)
+    roll = known or Roll.call(nodes, meeting.sites, meeting.named)
     return FlowerEngine(meeting, roll.names, nodes, settings.time_limit), roll

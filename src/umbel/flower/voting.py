@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TypeVar
 
+from umbel.checks import UsageError
 from umbel.flower.greeting import Site, SiteForm
 from umbel.flower.refusals import RefusedError
 
@@ -18,9 +19,28 @@ def leading_form(sites: Iterable[Site]) -> SiteForm | None:
 
 
 def leading_table(sites: Iterable[Site], form: SiteForm) -> str | None:
-    """The meaning that most tables of this form have; "" without tables, None for a tie."""
-    votes = Counter(site.inputs for site in sites if site.form == form and site.inputs)
-    return _winner(votes) if votes else ""
+    """The meaning that most tables of this form have; "" without tables, None if none leads.
+
+    After a tie, sites go on without these tables if at least half of them have arrays. Raises
+    `UsageError` if fewer have.
+    """
+    told = [site.inputs for site in sites if site.form == form]
+    votes = Counter(filter(None, told))
+    leading = _winner(votes) if votes else ""
+    if leading is None and 2 * votes.total() > len(told):
+        raise UsageError(
+            "sites' tables differ in columns, categories, classes or tokenizers, and no "
+            "table is that of most nodes: let all sites encode rows alike, and give arrays"
+        )
+    return leading
+
+
+def fits(inputs: str, expected: str | None) -> bool:
+    """Whether inputs of this meaning are usable; arrays, of whom none is known, always are.
+
+    `expected` is what was decided: "" is nothing, and None that no table is usable.
+    """
+    return not inputs or expected == "" or inputs == expected
 
 
 def check_alike(form: SiteForm, expected: SiteForm | None) -> None:
@@ -36,9 +56,9 @@ def check_alike(form: SiteForm, expected: SiteForm | None) -> None:
     raise RefusedError(f"{said}, but at the other sites {wanted}")
 
 
-def check_table(inputs: str, expected: str) -> None:
+def check_table(inputs: str, expected: str | None) -> None:
     """Raise `RefusedError` for a table of another meaning than was decided, if any was."""
-    if expected and inputs and inputs != expected:
+    if not fits(inputs, expected):
         raise RefusedError(
             "the columns of its table, their categories, the classes or the tokenizer are not "
             "those of other sites' tables: the same position of an example would mean different "
