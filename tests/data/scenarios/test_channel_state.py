@@ -100,6 +100,18 @@ def test_channels_of_cost2100_are_centred_normalised_and_dealt_once(tmp_path: Pa
         replace(scenario, examples=26).build(0, Sources(tmp_path, tmp_path))
 
 
+def test_groups_in_one_environment_share_its_channels(tmp_path: Path) -> None:
+    write(tmp_path, "DATA_Htrainin.mat", np.random.default_rng(0).random((80, 2048)))
+    twice = replace(SMALL, source="cost2100", environments=("indoor", "indoor"))
+    federation = twice.build(0, Sources(tmp_path, tmp_path))
+    assert federation.groups is not None
+    assert federation.groups.tolist() == [0, 0, 1, 1]
+    dealt = torch.cat([federation.train.x, federation.test.x])
+    assert len(np.unique(dealt[:, 0, 3, 12])) == 80  # each channel once
+    with pytest.raises(UsageError, match="examples: 21 is not few enough: 4 clients share 80"):
+        replace(twice, examples=21).build(0, Sources(tmp_path, tmp_path))
+
+
 def test_what_is_missing_or_wrong_is_named(tmp_path: Path) -> None:
     cost, sources = replace(SMALL, source="cost2100"), Sources(tmp_path, tmp_path)
     with pytest.raises(UsageError, match=r"there is no .*cost2100/DATA_Htrainin\.mat"):

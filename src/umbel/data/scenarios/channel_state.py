@@ -58,11 +58,13 @@ class ChannelState(Scenario):
         check_memory(needed, f"scenario: {matrices:,} channel matrices")
         counts = equal_groups(self.clients, len(self.environments)).tolist()
         groups = np.repeat(np.arange(len(counts)), counts).tolist()
-        x: list[Channels] = []
-        for name, count in zip(self.environments, counts, strict=True):
-            x += self._of(name, range(len(x), len(x) + count), seed, sources)
+        where = [self.environments[group] for group in groups]
+        x: dict[int, Channels] = {}
+        for name in dict.fromkeys(where):  # groups of one environment share its file
+            clients = [client for client, there in enumerate(where) if there == name]
+            x |= zip(clients, self._of(name, clients, seed, sources), strict=True)
         return Federation.from_arrays(
-            [(mine, mine) for mine in x],
+            [(x[client], x[client]) for client in range(self.clients)],
             groups=groups,
             test_fraction=self.test_fraction,
             validation_fraction=self.validation_fraction or 0.0,
@@ -70,7 +72,7 @@ class ChannelState(Scenario):
         )
 
     def _of(self, name: str, clients: Sequence[int], seed: int, sources: Sources) -> list[Channels]:
-        """The matrices of these clients, which are all in one environment."""
+        """The matrices of these clients, which are all that are in this environment."""
         rngs = [generator(seed, Stream.DATA, client, 1) for client in clients]
         if self.source == "generated":
             return [generated(ENVIRONMENTS[name], self.examples, rng) for rng in rngs]
