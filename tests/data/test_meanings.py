@@ -98,6 +98,22 @@ def test_groups_of_others_are_not_taken_over(tmp_path: Path) -> None:
         unknown.save(tmp_path)
 
 
+def test_a_file_of_groups_or_attributes_made_by_hand_is_not_replaced(tmp_path: Path) -> None:
+    federation = replace(one_each([0, 1, 0]), attributes={"city": ("x", "y", "z")})
+    for name in ("groups.csv", "attributes.csv"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / name).write_text("client,group\na,warm\nb,cold\nc,cold\n")
+        with pytest.raises(UsageError, match=rf"{name}' is not what these clients are saved with"):
+            federation.save(folder)
+        assert [file.name for file in folder.iterdir()] == [name]
+        (folder / name).unlink()
+        federation.save(folder)
+        for file in folder.glob("*.npz"):
+            file.unlink()
+        federation.save(folder)
+
+
 @pytest.mark.parametrize("grouped", [True, False])
 def test_an_interrupted_save_is_not_read_as_fewer_clients(
     grouped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -136,7 +152,7 @@ def test_a_save_interrupted_among_its_last_steps_leaves_no_client(
     monkeypatch.setattr(Path, "replace", until_the_second)
     with pytest.raises(KeyboardInterrupt):
         one_each([0, 1, 0]).save(tmp_path)
-    assert {file.name for file in tmp_path.iterdir()} == {"groups.csv"}
+    assert list(tmp_path.iterdir()) == []
     monkeypatch.setattr(Path, "replace", plain)
     one_each([0, 1, 0]).save(tmp_path)
     assert umbel.scenario("folder", path=str(tmp_path)).num_clients == 3

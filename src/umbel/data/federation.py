@@ -164,7 +164,8 @@ class Federation:
         """Write each client's examples to a file `NAME.npz` in a folder, for the command line.
 
         The scenario `folder` reads these files. Raises `UsageError` if a client's name can't be a
-        file name, and if the folder holds other clients already.
+        file name, and if the folder holds other clients already, or another `groups.csv` or
+        `attributes.csv` than these clients have.
         """
         from umbel.data.scenarios.saved_folder import write_clients
 

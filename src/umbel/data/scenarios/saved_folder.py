@@ -36,16 +36,14 @@ def write_clients(federation: Federation, path: Path) -> None:
     check_length(path, "folder")
     if _is_there(federation, path):  # nothing is written, which may not be possible
         return
-    texts = {file: text for file, text in _texts(federation).items() if text}
-    for file in {FILE, GROUPS} - set(texts):
-        expected = "there for these clients, of whom nothing is known; remove it"
-        check(not (path / file).exists(), "folder", str(path / file), expected)
     path.mkdir(parents=True, exist_ok=True)
     lock = path / ".lock"
     with FileLock(lock):
         try:
             if not _is_there(federation, path):  # another process may have written it meanwhile
-                _write(federation, path, texts)
+                texts = _texts(federation)
+                _check_texts(texts, path)
+                _write(federation, path, {file: text for file, text in texts.items() if text})
         finally:
             lock.unlink(missing_ok=True)
 
@@ -61,12 +59,25 @@ def _is_there(federation: Federation, path: Path) -> bool:
     return False
 
 
+def _check_texts(texts: Mapping[str, str], path: Path) -> None:
+    """Raise `UsageError` for a text that was written for other clients, or by hand."""
+    killed = bool(partial_files(path))  # it began with its own texts, which may be replaced
+    for file, text in texts.items():
+        if not (path / file).exists():
+            continue
+        expected = "there for these clients, of whom nothing is known; remove it"
+        check(text != "", "folder", str(path / file), expected)
+        same = killed or read_text(path / file).splitlines() == text.splitlines()
+        check(same, "folder", str(path / file), "what these clients are saved with; remove it")
+
+
 def _write(federation: Federation, path: Path, texts: Mapping[str, str]) -> None:
     """Write all files into a folder without `.npz` files, or none."""
     for left in partial_files(path):  # of a process that was killed
         left.unlink()
     partial = [path / f"{client}.partial" for client in range(federation.num_clients)]
     whole = [path / f"{name}.npz" for name in federation.names]
+    new = [path / file for file in texts if not (path / file).exists()]
     try:
         _write_arrays(federation, partial)
         for file, text in texts.items():
@@ -75,7 +86,7 @@ def _write(federation: Federation, path: Path, texts: Mapping[str, str]) -> None
         for one, other in zip(partial, whole, strict=True):
             one.replace(other)
     except BaseException:
-        for each in (*whole, *partial):
+        for each in (*whole, *partial, *new):
             each.unlink(missing_ok=True)
         raise
 
