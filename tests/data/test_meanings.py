@@ -267,7 +267,7 @@ def test_labels_of_the_test_mean_what_they_mean_in_training(
 @pytest.mark.parametrize("nobody", [None, ""])
 def test_an_example_without_an_owner_is_refused(nobody: Any, tmp_path: Path) -> None:
     pictures(tmp_path / "own", "train", ["a", "b"], [nobody, "x", "y"] * 4)
-    with pytest.raises(UsageError, match=r"source: writer_id: .* is not the owner of each example"):
+    with pytest.raises(UsageError, match=r"source: row 1: writer_id: .* is not an owner"):
         umbel.scenario("femnist", source="own", clients=2, examples=(), data_dir=tmp_path)
 
 

@@ -5,8 +5,10 @@ import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from socketserver import StreamRequestHandler, TCPServer
+from typing import Any
 
 import numpy as np
 import pytest
@@ -237,6 +239,37 @@ def test_a_file_without_images_or_labels_is_refused(tmp_path: Path) -> None:
     table = datasets.Dataset.from_dict({"x": [1, 2]})
     table.to_parquet(tmp_path / "mine" / "train.parquet")
     with pytest.raises(UsageError, match=r"x \(Value\).* is not an Image and a ClassLabel column"):
+        Sources(tmp_path, tmp_path / "cache").load("mine")
+
+
+@pytest.mark.parametrize(
+    ("picture", "label", "said"),
+    [
+        (None, 0, "the picture is missing"),
+        (b"", 0, "the picture is missing"),
+        (b"nothing", 0, "the picture can't be decoded: no known format"),
+        ("half", 0, "the picture can't be decoded: .*truncated"),
+        ("whole", None, "the label is missing"),
+        ("whole", -1, "the label is missing"),
+    ],
+)
+def test_a_picture_or_label_that_is_missing_or_damaged_is_named_with_its_row(
+    picture: bytes | str | None, label: int | None, said: str, tmp_path: Path
+) -> None:
+    written = BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (32, 32), np.uint8)).save(
+        written, "PNG"
+    )
+    whole = written.getvalue()
+    kinds: dict[Any, bytes] = {"half": whole[: len(whole) // 2], "whole": whole}
+    bad = None if picture is None else {"bytes": kinds.get(picture, picture), "path": None}
+    good = {"bytes": whole, "path": None}
+    features = datasets.Features(image=datasets.Image(), label=datasets.ClassLabel(names=["a"]))
+    rows = {"image": [good] * 1200 + [bad], "label": [0] * 1200 + [label]}
+    (tmp_path / "mine").mkdir()
+    made = datasets.Dataset.from_dict(rows, features=features)
+    made.to_parquet(tmp_path / "mine" / "train.parquet")
+    with pytest.raises(UsageError, match=rf"train\.parquet: source: row 1201: {said}"):
         Sources(tmp_path, tmp_path / "cache").load("mine")
 
 
