@@ -224,14 +224,16 @@ datasets = pytest.importorskip("datasets", reason="the extra umbel[data] is not 
 pd = pytest.importorskip("pandas", reason="the extra umbel[data] is not installed")
 
 
-def pictures(folder: Path, split: str, names: list[str], owners: list[Any] | None = None) -> None:
+def pictures(
+    folder: Path, split: str, names: list[str], owners: list[Any] | None = None, side: int = 8
+) -> None:
     """Images of one shade each, whose classes have these names."""
     from PIL import Image
 
     labels = np.arange(12) % len(names)
     kinds = {"image": datasets.Image(), "label": datasets.ClassLabel(names=names)}
     columns: dict[str, Any] = {
-        "image": [Image.fromarray(np.full((8, 8), 20 * n, np.uint8)) for n in labels],
+        "image": [Image.fromarray(np.full((side, side), 20 * n, np.uint8)) for n in labels],
         "label": labels.tolist(),
     }
     if owners is not None:
@@ -262,6 +264,24 @@ def test_labels_of_the_test_mean_what_they_mean_in_training(
     if len(names) == 3:
         with pytest.raises(UsageError, match=r"split: 'train\+test' has other classes"):
             umbel.scenario("shifted", split="train+test", **settings)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"name": "shifted", "shift": {"name": "rotate", "angles": [0]}},
+        {"name": "overlapping-labels", "labels": [[0, 1]], "images_per_label": 2},
+    ],
+)
+def test_images_of_the_test_have_the_shape_of_those_of_training(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    pictures(tmp_path / "pets", "train", ["cat", "dog"])
+    pictures(tmp_path / "pets", "test", ["cat", "dog"], side=9)
+    said = r"test_split: 'test' is not of images of shape \(1, 8, 8\), .* it has \(1, 9, 9\)"
+    more: dict[str, Any] = {"source": "pets", "clients": 1, "data_dir": tmp_path}
+    with pytest.raises(UsageError, match=said):
+        umbel.scenario(test_split="test", **settings, **more)
 
 
 @pytest.mark.parametrize("nobody", [None, ""])

@@ -28,8 +28,11 @@ class Arrays:
 
     __repr__ = in_short
 
-    def check_classes(self, other: Arrays, setting: str, split: str) -> None:
-        """Raise `UsageError` unless the numbers of labels mean the same in both splits."""
+    def check_alike(self, other: Arrays, setting: str, split: str) -> None:
+        """Raise `UsageError` unless images have one shape in both, and labels one meaning."""
+        shape, shape_there = self.x.shape[1:], other.x.shape[1:]
+        expected = f"of images of shape {shape}, as the first split: it has {shape_there}"
+        check(shape_there == shape, setting, split, expected)
         there, here = other.num_classes, self.num_classes
         expected = f"of {here} classes, as the first split: it has {there}"
         check(there == here, setting, split, expected)

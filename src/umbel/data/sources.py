@@ -177,10 +177,8 @@ def _digest(files: Sequence[Path]) -> str:
 
 
 def _together(parts: Sequence[Arrays], split: str, setting: str) -> Arrays:
-    shapes = {part.x.shape[1:] for part in parts}
-    check(len(shapes) == 1, setting, split, f"made of splits with images of one shape: {shapes}")
     for part in parts[1:]:
-        parts[0].check_classes(part, setting, split)
+        parts[0].check_alike(part, setting, split)
     x, y = (np.concatenate(arrays) for arrays in zip(*((p.x, p.y) for p in parts), strict=True))
     owners = [part.owners for part in parts if part.owners is not None]
     whose = np.concatenate(owners) if len(owners) == len(parts) else None

@@ -75,7 +75,7 @@ class OverlappingLabels(Scenario):
         tests = arrays
         if self.test_split is not None:
             tests = sources.load(self.source, self.test_split, "test_split")
-            arrays.check_classes(tests, "test_split", self.test_split)
+            arrays.check_alike(tests, "test_split", self.test_split)
             spare = _pools(tests, held, rng)
             expected = "a split with images of every label held"
             check(all(map(len, spare)), "test_split", self.test_split, expected)

@@ -87,7 +87,7 @@ class Shifted(Scenario):
             even = self.label_alpha is None and bool(allowed.all())
             check(even, "test_split", self.test_split, "None, as some clients lack some labels")
             tests = sources.load(self.source, self.test_split, "test_split")
-            arrays.check_classes(tests, "test_split", self.test_split)
+            arrays.check_alike(tests, "test_split", self.test_split)
             tests = tests.normalised(arrays.centre, arrays.spread)
             test = _shards(tests, _dealt_evenly(tests, sizes, rng), of_clients, (seed, 2))
         numbers = [n if group.number is None else group.number for n, group in enumerate(planted)]
