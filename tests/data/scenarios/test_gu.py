@@ -66,6 +66,11 @@ def test_clients_with_few_labels_are_a_function_of_the_seed_and_may_be_small(
     assert all(len(set(federation.train.of(client)[1].tolist())) <= 2 for client in range(6))
     with pytest.raises(UsageError, match="labels_per_client: 11 is not at most 10"):
         FewLabels(labels_per_client=11).build(0, sources)
+    said = "clients: 1797 is not few enough: the 204 that hold label 2 share 177 examples"
+    with pytest.raises(UsageError, match=said):
+        FewLabels(clients=1797, labels_per_client=1).build(0, sources)
+    with pytest.raises(UsageError, match="clients: 1798 is not few enough: they share 1797 exam"):
+        FewLabels(clients=1798).build(0, sources)
     for change in ({"clients": 0}, {"labels_per_client": 0}, {"examples": (3, 2)}):
         with pytest.raises(UsageError, match=f"{next(iter(change))}: .* is not"):
             FewLabels(**change)

@@ -144,6 +144,10 @@ def test_settings_out_of_range_are_refused(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (
+            {"clients": 1500},
+            r"clients: 1500 is not few enough: the 375 of group \d share 3\d\d exam",
+        ),
         ({"labels": ((0, 10),), "clients": 5}, "labels: .* is not below 10, the number of classes"),
         (
             {"images_per_label": 174},

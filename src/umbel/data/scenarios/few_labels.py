@@ -40,7 +40,7 @@ class FewLabels(Scenario):
     def build(self, seed: int, sources: Sources) -> Federation:
         rng = generator(seed, Stream.DATA)
         arrays = sources.load(self.source, self.split)
-        check_few(self.clients, self.labels_per_client * len(arrays.y))
+        check_few(self.clients, len(arrays.y))
         number, classes = self.labels_per_client, arrays.num_classes
         check(number <= classes, "labels_per_client", number, f"at most {classes}")
         allowed = np.zeros((self.clients, classes), dtype=bool)
@@ -68,4 +68,9 @@ def _shared(y: Labels, allowed: NDArray[np.bool_], rng: np.random.Generator) -> 
         pieces = np.array_split(pool, len(holders)) if len(holders) else []
         for client, piece in zip(holders, pieces, strict=True):
             rows[client].append(piece)
+    for mine, labels in zip(rows, allowed, strict=True):
+        if not any(map(len, mine)):
+            label = int(labels.argmax())
+            expected = f"few enough: the {allowed[:, label].sum()} that hold label {label} share "
+            check(False, "clients", len(rows), f"{expected}{(y == label).sum()} examples")
     return [rng.permutation(np.concatenate(mine)) for mine in rows]

@@ -70,7 +70,9 @@ class OverlappingLabels(Scenario):
         used, spare = self._divided(_pools(arrays, held, rng), held)
         counts = equal_groups(self.clients, len(self.labels))
         rows: list[Labels] = []
-        for pile, count in zip(self._piles(used, held), counts, strict=True):
+        for group, (pile, count) in enumerate(zip(self._piles(used, held), counts, strict=True)):
+            expected = f"few enough: the {count} of group {group} share {len(pile)} examples"
+            check(count <= len(pile), "clients", self.clients, expected)
             rows += np.array_split(rng.permutation(pile), count)
         tests = arrays
         if self.test_split is not None:
