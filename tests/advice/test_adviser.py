@@ -18,7 +18,7 @@ import umbel
 from umbel.advice import fates as fate
 from umbel.advice.adviser import for_selection
 from umbel.advice.fates import fates
-from umbel.advice.gains import Gain, ahead, gain
+from umbel.advice.gains import Gain, ahead, gain, lead
 from umbel.advice.next_run import next_experiment
 from umbel.advice.race import Allowance
 from umbel.advice.saving import read_summary, save
@@ -224,6 +224,23 @@ def test_few_clients_that_contradict_each_other_do_not_get_one_model(clients: in
     assert "do not differ" not in str(advice)
     assert [each.kind for each in advice.structure.differences if each.found]
     assert summary(advice).interval_over == "examples"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_losses_and_gains_of_few_clients_are_means_over_the_same_clients(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    pairs = []
+    for client, examples in enumerate((1, 2, 300, 5)):  # none, none, 60 and 1 to judge by
+        x = rng.normal(size=(examples, 4)).astype(np.float32)
+        pairs.append((x, x @ np.arange(1, 5) * (-1) ** client))
+    network = umbel.Net(lambda: torch.nn.Linear(4, 1), umbel.REGRESSION)
+    local = umbel.LocalTraining(lr=0.03)
+    advice = umbel.advise(umbel.Federation.from_arrays(pairs), network, local=local, budget=8)
+    one, *others = [each for each in advice.standings if not each.contender.tuned]
+    for each in others:
+        assert lead(each, one).mean == pytest.approx(one.mean - each.mean, abs=1e-6)
+    left_out = "3 clients with fewer than two validation examples are left out of the mean"
+    assert left_out in str(advice)
 
 
 def test_two_clients_that_are_alike_get_one_model() -> None:

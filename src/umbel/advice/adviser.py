@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from umbel.advice.examples import pooled
 from umbel.advice.facts import Facts, facts
 from umbel.advice.fates import Fate, fates, tested
+from umbel.advice.judges import judges
 from umbel.advice.losses import with_examples
 from umbel.advice.race import Allowance, contenders, fine_tuned, learning_rate, race
 from umbel.advice.structure import Structure, structure
@@ -100,6 +101,7 @@ def advise(
         net=net,
         seed=seed,
         out_of_time=out_of_time,
+        judges=judges(trial.test),
         participation=participation,
         engine=engine or EngineSettings(),
         limits=limits or Limits(),

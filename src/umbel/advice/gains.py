@@ -9,6 +9,7 @@ from math import inf, nan
 import numpy as np
 
 from umbel.advice.examples import Floats
+from umbel.advice.judges import FEWEST
 from umbel.advice.trial import Standing
 
 SURE = 0.01
@@ -17,9 +18,6 @@ SURE = 0.01
 ROUNDING = float(np.finfo(np.float32).eps)
 """A smaller gain, as a share of the losses, is a rounding error, and so is a smaller difference
 of gains."""
-
-FEWEST = 6
-"""Fewer clients are compared by example: 5 clients agree in sign by chance in 1 of 16 cases."""
 
 
 @dataclass(frozen=True, kw_only=True)

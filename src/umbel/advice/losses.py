@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
 
 import torch
 
 from umbel.advice.examples import Floats
-from umbel.advice.gains import FEWEST
+from umbel.advice.judges import by_example
 from umbel.advice.trial import Standing
 from umbel.client.batches import Batch
 from umbel.client.net import Net
@@ -41,7 +40,7 @@ def with_examples(
     net: Net, trial: Federation, standings: Sequence[Standing]
 ) -> tuple[Standing, ...]:
     """The same, with their losses by example where clients are too few to judge by."""
-    if _many_judge(trial.test):
+    if not by_example(trial.test):
         return tuple(standings)
     return tuple(
         replace(
@@ -51,10 +50,3 @@ def with_examples(
         )
         for each in standings
     )
-
-
-def _many_judge(split: Split) -> bool:
-    """Whether enough clients have examples with labels that count, so that a loss is known."""
-    counts = (Batch(*split.of(n)).counts for n, size in enumerate(split.sizes) if size)
-    judges = (True for each in counts if each is None or bool(each.any()))
-    return sum(islice(judges, FEWEST)) == FEWEST

@@ -147,6 +147,7 @@ class Track:
     net: Net
     seed: int
     out_of_time: Callable[[], bool]  #: asked after every round
+    judges: Bools  #: (M,) clients whose validation losses count
     participation: float = 1.0  #: share of the clients in a round
     engine: EngineSettings = field(default_factory=EngineSettings)  #: where clients work
     limits: Limits = field(default_factory=Limits)  #: limits on clients' replies
@@ -185,7 +186,7 @@ class Track:
                     refused=standing.refused | refused,
                     all_megabytes=spent,
                 )
-                standing = standing if scores is None else judged(standing, scores)
+                standing = standing if scores is None else judged(standing, scores, self.judges)
                 if self.out_of_time() and standing.course:
                     return replace(standing, stopped=TIME_UP)
         except QuorumError:
@@ -249,9 +250,13 @@ def _again(base: Standing, contender: Contender, state: State) -> Standing:
     )
 
 
-def judged(standing: Standing, scores: ClientScores) -> Standing:
-    """The standing after a new evaluation, which replaces the best results if it is better."""
-    mean = float(np.nanmean(scores.loss)) if not np.isnan(scores.loss).all() else float("inf")
+def judged(standing: Standing, scores: ClientScores, judges: Bools) -> Standing:
+    """The standing after a new evaluation, which replaces the best results if it is better.
+
+    Losses of clients that are not among the `judges` (M,) do not count.
+    """
+    loss, accuracy = (np.where(judges, each, np.nan) for each in (scores.loss, scores.accuracy))
+    mean = float(np.nanmean(loss)) if not np.isnan(loss).all() else float("inf")
     course = (*standing.course, (standing.rounds, mean))
     if standing.course and mean >= standing.mean:
         return replace(standing, course=course)
@@ -259,8 +264,8 @@ def judged(standing: Standing, scores: ClientScores) -> Standing:
         standing,
         course=course,
         best_round=standing.rounds,
-        loss=scores.loss,
-        accuracy=scores.accuracy,
+        loss=loss,
+        accuracy=accuracy,
         clusters=scores.clusters,
         served=scores.served.models,
         megabytes=standing.all_megabytes,

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from math import isfinite, isinf, isnan
 from typing import TYPE_CHECKING
 
-from umbel.advice.gains import FEWEST, Gain, ahead, one_beside
+from umbel.advice.gains import Gain, ahead, one_beside
+from umbel.advice.judges import FEWEST
 from umbel.advice.verdict import ALIKE, in_field, pays, preferred_clusters
 from umbel.summary import counted, few, joined_by_and
 
@@ -152,11 +153,7 @@ def _doubts(advice: Advice) -> Iterator[str]:
     yield from _from_another_start(advice)
     if facts.train[1] < FEW:
         yield f"Half of the clients have {facts.train[1]} training examples or fewer."
-    if verdict.one.examples:
-        yield (
-            f"Fewer than {FEWEST} clients can be compared by validation examples: what is sure "
-            "holds for these clients, and need not hold for others."
-        )
+    yield from _few_judges(verdict.one)
     if facts.drifts:
         yield (
             f"Test inputs can be told from training inputs (area under the curve "
@@ -170,6 +167,22 @@ def _doubts(advice: Advice) -> Iterator[str]:
         )
     yield from _still_learning(advice)
     yield from _not_clusters(advice)
+
+
+def _few_judges(one: Standing) -> Iterator[str]:
+    """What ways are compared by, where clients are too few for a test over clients."""
+    if not one.examples:
+        return
+    yield (
+        f"Fewer than {FEWEST} clients can be compared by validation examples: what is sure "
+        "holds for these clients, and need not hold for others."
+    )
+    several = sum(len(each) > 1 for each in one.examples)
+    if several and (left := len(one.examples) - several):
+        yield (
+            f"{counted(left, 'client')} with fewer than two validation examples "
+            f"{'is' if left == 1 else 'are'} left out of the mean validation losses."
+        )
 
 
 def _not_clusters(advice: Advice) -> Iterator[str]:
