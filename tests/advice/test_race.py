@@ -42,8 +42,22 @@ def test_limits_engine_and_faults_are_those_that_are_given() -> None:
     assert asked(limits=umbel.Limits(max_value=1e9)).verdict.one.trained.all()
     with pytest.raises(umbel.UsageError, match="cuda:77"):
         asked(engine=umbel.EngineSettings(device="cuda:77"))
-    with pytest.raises(umbel.UsageError, match="diverged"):
+    with pytest.raises(umbel.QuorumError, match="0 of 6 clients gave a usable reply"):
         asked(faults=umbel.Faults(not_finite=1.0))
+
+
+def test_clients_that_are_silent_are_not_said_to_diverge() -> None:
+    net = umbel.Net(lambda: torch.nn.Linear(4, 1), umbel.REGRESSION)
+    asked = partial(umbel.advise, regressions(*[1.0] * 10), net, faults=umbel.Faults(drop=0.3))
+    for local in (None, LOCAL):
+        with pytest.raises(umbel.QuorumError, match=r"round 0: 0 of 1 clients .* did not answer"):
+            asked(budget=2, participation=0.1, local=local)
+        advice = asked(budget=20, participation=0.2, local=local)
+        reason = "round 5: 0 of 2 clients gave a usable reply"
+        assert advice.verdict.one.stopped.startswith(reason)
+        assert f"Training in the advised way was stopped: {reason}" in str(advice)
+        for wrong in ("diverged", "more rounds", "budget"):
+            assert wrong not in str(advice)
 
 
 def advised(*scales: float, local: umbel.LocalTraining | None = None) -> umbel.Advice:
@@ -152,6 +166,11 @@ def test_a_way_that_diverged_has_no_gain_and_says_why(without_one: umbel.Advice)
     assert (row.loss, row.gain, row.low, row.stopped) == (None, None, None, DIVERGED)
     assert "Training alone diverged." in told.sentences
     assert f"train alone: {DIVERGED}" in " ".join(printed(told, 120).split())
+    verdict = without_one.verdict
+    silent = replace(verdict, alone=replace(verdict.alone, stopped="round 0: nobody answered"))
+    assert "Training alone was stopped before it was evaluated: round 0: nobody answered." in (
+        sentences(replace(without_one, verdict=silent))
+    )
 
 
 def test_clients_have_no_gain_over_training_alone_where_that_diverged(

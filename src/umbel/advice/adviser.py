@@ -82,7 +82,8 @@ def advise(
     the clients trains in each round; all clients fine-tune. `engine`, `limits` and `faults` are as
     in a `Run`. Test examples are used only once, to report the results of the answer. `progress` is
     called with a line of text for each step. Raises `UsageError` for fewer than two clients, for
-    more than 10,000, and for an invalid budget.
+    more than 10,000, for an invalid budget, and where training of one model diverges. Raises
+    `QuorumError` where too few clients answer before one model is evaluated.
     """
     federation = argument("federation", federation, Federation)
     check(isinstance(net, Net), "net", net, "a Net; write Net(lambda: MyModule(...))")

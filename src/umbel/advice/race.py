@@ -25,7 +25,7 @@ from umbel.advice.trial import (
 )
 from umbel.advice.verdict import preferred_clusters
 from umbel.algorithms import IFCA, FedAvg, FixedClusters, LocalOnly
-from umbel.checks import UsageError, check
+from umbel.checks import QuorumError, UsageError, check
 from umbel.client.work import LocalTraining
 from umbel.engines.fit import advice as to_change
 from umbel.runs.budget import seconds
@@ -85,7 +85,8 @@ Told = Callable[[str], None]
 def learning_rate(track: Track, local: LocalTraining) -> float:
     """The rate under which one model for all has the lowest validation loss after a few rounds.
 
-    Raises `UsageError` where training diverges under every rate.
+    Raises `UsageError` where training diverges under every rate, and `QuorumError` where clients
+    were silent before an evaluation.
     """
     found = {}
     for rate in RATES:
@@ -93,6 +94,7 @@ def learning_rate(track: Track, local: LocalTraining) -> float:
         standing = waiting(contender, track.federation.num_clients)
         after = track.advance(standing, ROUNDS_A_RATE)
         if after.stopped != DIVERGED:
+            _check_answered(after)
             found[rate] = after.mean
     if not found:
         tried = ", ".join(map(str, RATES))
@@ -177,12 +179,23 @@ def _side_by_side(
 
 
 def _check_trained(one: Standing, track: Track, local: LocalTraining) -> None:
-    """Raise `UsageError` if one model, with which all ways are compared, was never evaluated."""
+    """Raise an error if one model, with which all ways are compared, was never evaluated.
+
+    It is a `UsageError` if it diverged, and a `QuorumError` if too few clients answered.
+    """
+    if one.stopped != DIVERGED:
+        _check_answered(one)
     if not one.course:
         raise UsageError(
             f"training of one model diverged at learning rate {local.lr:g}: "
             f"{to_change(track.federation)}"
         )
+
+
+def _check_answered(standing: Standing) -> None:
+    """Raise `QuorumError` if training was stopped by clients before its first evaluation."""
+    if not standing.course:
+        raise QuorumError(standing.stopped)
 
 
 def _one(local: LocalTraining) -> Contender:

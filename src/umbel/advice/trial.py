@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from umbel.advice.examples import Floats, Ints
 from umbel.algorithms import FixedClusters, LocalOnly
 from umbel.algorithms.base import Algorithm, State
-from umbel.checks import QuorumError
+from umbel.checks import DivergedError, QuorumError
 from umbel.client.net import Net
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
@@ -189,8 +189,10 @@ class Track:
                 standing = standing if scores is None else judged(standing, scores, self.judges)
                 if self.out_of_time() and standing.course:
                     return replace(standing, stopped=TIME_UP)
-        except QuorumError:
+        except DivergedError:
             return replace(standing, stopped=DIVERGED)
+        except QuorumError as error:
+            return replace(standing, stopped=str(error))
         return standing
 
     def of_all(self) -> Track:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from umbel.advice.gains import Gain, ahead, one_beside
 from umbel.advice.judges import FEWEST
+from umbel.advice.trial import DIVERGED, TIME_UP
 from umbel.advice.verdict import ALIKE, in_field, pays, preferred_clusters
 from umbel.summary import counted, few, joined_by_and
 
@@ -88,7 +89,12 @@ def _why(advice: Advice) -> Iterator[str]:
     if verdict.chosen.contender.kind != "one" or verdict.tuned:
         yield from _gained(f"one model for all{_as_long(advice)}", verdict.over_one)
     if not verdict.alone.course:
-        yield "Training alone diverged."
+        why = verdict.alone.stopped
+        yield (
+            "Training alone diverged."
+            if why == DIVERGED
+            else f"Training alone was stopped before it was evaluated: {why}."
+        )
     elif verdict.chosen.contender.kind != "local":
         yield from _gained(f"training alone{_shorter(advice)}", verdict.over_alone)
 
@@ -235,12 +241,17 @@ def _why_not(lower: Standing, advice: Advice) -> str:
 
 
 def _still_learning(advice: Advice) -> Iterator[str]:
-    """Whether more rounds may help, by the last three evaluations, or two if there are no more."""
+    """Whether more rounds may help, by the last three evaluations, or two if there are no more.
+
+    They do not help where something else than the budget ended the training.
+    """
     contender = advice.verdict.chosen.contender
     trained = contender.base or contender  # fine-tuning is no round of the budget
-    course = next(each.course for each in advice.standings if each.contender == trained)
-    first, *later = [loss for _, loss in course][-3:]
-    if not later and isfinite(first):
+    standing = next(each for each in advice.standings if each.contender == trained)
+    first, *later = [loss for _, loss in standing.course][-3:]
+    if standing.stopped not in ("", TIME_UP):
+        yield f"Training in the advised way was stopped: {standing.stopped}."
+    elif not later and isfinite(first):
         yield "The budget is too short to see if the advised way still gets better: allow more."
     elif later and isfinite(later[-1]) and first - later[-1] > 0.02 * abs(first):
         yield "The advised way was still getting better when the budget ended: allow more rounds."
