@@ -193,9 +193,23 @@ def test_regressions_and_clients_with_few_examples_are_advised_on() -> None:
     assert [advice.clusters[str(client)] % 2 for client in range(1, 12)] == [0, 1] * 5 + [0]
 
 
-@pytest.mark.parametrize("sizes", [(2, 2, 2), (1, 2, 2), (1, 1, 1, 1, 1)])
-def test_clients_of_next_to_nothing_are_too_few_examples_to_tell(sizes: tuple[int, ...]) -> None:
-    assert umbel.advise(blobs(sizes), mlp()).verdict.answer == "too few examples to tell"
+@pytest.mark.parametrize(
+    ("sizes", "why"),
+    [
+        ((2, 2, 2), "No client has enough training examples to set any apart for validation: "),
+        ((1,) * 8, "No client has enough training examples to set any apart for validation: "),
+        ((1, 1, 5, 5), "No client has more than one validation example: "),
+    ],
+)
+def test_clients_of_next_to_nothing_are_too_few_examples_to_tell(
+    sizes: tuple[int, ...], why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    advice = umbel.advise(blobs(sizes), mlp(), local=LOCAL, budget=2)
+    assert advice.verdict.answer == "too few examples to tell"
+    assert str(advice).count(why) == 1
+    assert "can be compared" not in str(advice)
+    assert "1 training examples" not in str(advice)
+    assert caplog.text == ""
 
 
 @pytest.mark.filterwarnings("error")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -24,6 +25,7 @@ from umbel.flow import Rows
 from umbel.runs.records import EVALUATION, MEGABYTE, Record
 from umbel.runs.run import Run
 from umbel.runs.scores import ClientScores
+from umbel.runs.starting import unsaid
 from umbel.summary import in_short
 
 DIVERGED = "its models diverged"
@@ -171,7 +173,10 @@ class Track:
             seed=self.seed,
             evaluate_every=step,
         )
-        state = run.start(rounds) if standing.state is None else standing.state
+        # It would say so of test examples, and again at each start; the advice says it once.
+        blind = not self.federation.test.sizes.any()
+        with unsaid() if blind else nullcontext():
+            state = run.start(rounds) if standing.state is None else standing.state
         try:
             for after, record, scores in run.scored_rounds(rounds, state, standing.rounds):
                 traffic = (record.bytes_down + record.bytes_up) / MEGABYTE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import isfinite, isinf, isnan
 from typing import TYPE_CHECKING
 
@@ -158,8 +158,9 @@ def _doubts(advice: Advice) -> Iterator[str]:
         yield f"The way called {name!r} has a lower loss, but {why}."
     yield from _from_another_start(advice)
     if facts.train[1] < FEW:
-        yield f"Half of the clients have {facts.train[1]} training examples or fewer."
-    yield from _few_judges(verdict.one)
+        yield f"Half of the clients have {counted(facts.train[1], 'training example')} or fewer."
+    if verdict.one.examples:
+        yield from _few_judges([len(each) for each in verdict.one.examples], facts.validation)
     if facts.drifts:
         yield (
             f"Test inputs can be told from training inputs (area under the curve "
@@ -175,20 +176,31 @@ def _doubts(advice: Advice) -> Iterator[str]:
     yield from _not_clusters(advice)
 
 
-def _few_judges(one: Standing) -> Iterator[str]:
-    """What ways are compared by, where clients are too few for a test over clients."""
-    if not one.examples:
-        return
-    yield (
-        f"Fewer than {FEWEST} clients can be compared by validation examples: what is sure "
-        "holds for these clients, and need not hold for others."
-    )
-    several = sum(len(each) > 1 for each in one.examples)
-    if several and (left := len(one.examples) - several):
+def _few_judges(counts: Sequence[int], given: int) -> Iterator[str]:
+    """What ways are compared by, where too few clients have examples for a test over clients.
+
+    `counts` are the clients' validation examples with labels; `given` is 0 if they were set apart.
+    """
+    several = sum(count > 1 for count in counts)
+    if not any(counts):
         yield (
-            f"{counted(left, 'client')} with fewer than two validation examples "
-            f"{'is' if left == 1 else 'are'} left out of the mean validation losses."
+            "No validation example has a label: nothing tells which way is better."
+            if given
+            else "No client has enough training examples to set any apart for validation: nothing "
+            "tells which way is better."
         )
+    elif not several:
+        yield "No client has more than one validation example: no gain can be told from chance."
+    else:
+        yield (
+            f"Fewer than {FEWEST} clients can be compared by validation examples: what is sure "
+            "holds for these clients, and need not hold for others."
+        )
+        if left := len(counts) - several:
+            yield (
+                f"{counted(left, 'client')} with fewer than two validation examples "
+                f"{'is' if left == 1 else 'are'} left out of the mean validation losses."
+            )
 
 
 def _not_clusters(advice: Advice) -> Iterator[str]:
