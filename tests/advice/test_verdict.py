@@ -154,6 +154,18 @@ def test_equal_gains_are_as_sure_as_so_many_signs() -> None:
     assert gain(np.ones(7), np.ones(7)).p_value == 1
 
 
+def test_gains_that_are_equal_within_clients_alone_are_not_sure() -> None:
+    old = [np.full(2, 0.5), np.full(100, 0.1)]
+    for losses in ([np.zeros(2), np.full(100, 0.5)], [np.zeros(2), np.zeros(100)]):
+        found = gain_over_examples(losses, old)
+        assert found.mean == pytest.approx((0.5 + (old[1] - losses[1])[0]) / 2)
+        assert (found.low, found.high, found.p_value) == (-np.inf, np.inf, 1.0)
+    alike = gain_over_examples(
+        [np.zeros(2), np.full(100, 9.5)], [np.full(2, 0.5), np.full(100, 10)]
+    )
+    assert (alike.low, alike.p_value) == (0.5, 0.5**102)
+
+
 def test_rounding_errors_are_no_gain_and_make_no_gains_differ() -> None:
     old = np.array([0.3, 0.5, 0.7, 1.1, 0.9, 1.3])
     alike = gain(old - 0.1, old)

@@ -76,23 +76,26 @@ def gain_over_examples(new: Sequence[Floats], old: Sequence[Floats]) -> Gain:
     """The mean gain of exactly these clients, estimated from the losses of their single examples.
 
     The mean is over clients, as in `gain`; its error is that of their means, by Welch (1947).
-    Clients with one example, whose error nobody knows, are left out, as those with none are.
+    Clients with one example, whose error nobody knows, are left out, as those with none are. Where
+    each client's gains are equal, and those of clients differ, nobody knows the error of any.
     """
     from scipy.stats import t
 
     usual = _usual([*new, *old])
-    pairs = [
-        _gains(after, before, usual)
+    judging = [
+        (after, before)
         for after, before in zip(new, old, strict=True)
         if len(after) > 1 and np.isfinite(before - after).all()
     ]
+    pairs = [_gains(after, before, usual) for after, before in judging]
     values = [gains for gains, _ in pairs]
     mean = float(np.mean([each.mean() for each in values])) if values else nan
-    if not values:
+    if all(equal for _, equal in pairs):
+        together = [np.concatenate(each) for each in zip(*judging, strict=True)]
+        if together and _gains(together[0], together[1], usual)[1]:
+            return _equal(mean, len(together[0]))
         return Gain(mean=mean, low=-inf, high=inf, p_value=1.0)
     squares = np.array([each.var(ddof=1) / len(each) for each in values])
-    if all(equal for _, equal in pairs):
-        return _equal(mean, sum(map(len, values)))
     freedom = squares.sum() ** 2 / sum(
         square**2 / (len(each) - 1) for square, each in zip(squares, values, strict=True)
     )
