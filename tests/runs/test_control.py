@@ -16,7 +16,7 @@ from umbel.data.sources import Sources
 from umbel.method import Algorithm, Averaging, Context, Flow, LocalTraining, Setup, State, federate
 from umbel.runs.another import check_same
 from umbel.runs.config import read
-from umbel.runs.control import control, controls
+from umbel.runs.control import check_room, control, controls
 from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder
 from umbel.runs.library import find_experiment
@@ -161,3 +161,10 @@ def test_a_name_without_room_for_that_of_its_control_is_refused_before_any_train
     said = umbel.refused("compare", "both", "--seeds", "1", "--control")
     assert "is not at most 206 bytes long, as --control adds an ending to it" in said
     assert not (umbel.folder / "runs").exists()
+
+
+@pytest.mark.parametrize("method", ["fedavg", "local-only", "random-clusters", "pfedme", "Twice"])
+def test_a_name_may_be_long_where_a_method_never_has_a_control(method: str) -> None:
+    own = ["algorithm={name = 'tests.runs.test_control:Twice'}"] if method == "Twice" else []
+    file = find_experiment("fedavg-digits" if own else f"{method}-digits")
+    check_room([replace(read(file, own), name="é" * 110)])

@@ -14,7 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from umbel.algorithms import IFCA, RandomClusters, Sharing
+from umbel.algorithms import (
+    IFCA,
+    FedAvg,
+    FedProx,
+    LocalOnly,
+    PerFedAvg,
+    PFedMe,
+    RandomClusters,
+    Sharing,
+)
 from umbel.algorithms.base import Algorithm
 from umbel.algorithms.restarts import innermost, method_of
 from umbel.checks import check
@@ -26,11 +35,20 @@ from umbel.server.aggregation import Averaging
 
 log = logging.getLogger(__name__)
 
+WITHOUT = (FedAvg, FedProx, LocalOnly, PerFedAvg, PFedMe, RandomClusters)
+"""Methods without a control: one cluster, one for each client, or the control itself."""
+
 
 def check_room(experiments: Iterable[Experiment]) -> None:
-    """Raise `UsageError` if the name of an experiment's control would be too long."""
+    """Raise `UsageError` if the name of an experiment's control would be too long.
+
+    Experiments whose method never has a control may have any name.
+    """
     most = LONGEST_NAME - len(OF_CONTROL)
     for each in experiments:
+        method = _trainer(each.algorithm)
+        if isinstance(method, WITHOUT) or _why_none(method):
+            continue
         expected = f"at most {most} bytes long, as --control adds an ending to it"
         check(len(each.name.encode()) <= most, "name", each.name, expected)
 
@@ -77,16 +95,20 @@ def _has_one(folders: Sequence[RunFolder]) -> bool:
     """Whether these runs, which differ in their seed, are of a method that gets a control."""
     method = _trainer(folders[0].runnable.algorithm)
     sizes = (_sizes(folder) for folder in folders)
-    if isinstance(method, RandomClusters) or not any(1 < len(each) < sum(each) for each in sizes):
+    if isinstance(method, WITHOUT) or not any(1 < len(each) < sum(each) for each in sizes):
         return False
+    if why := _why_none(method):
+        log.warning("%s has no control: %s", folders[0].experiment.name, why)
+    return not why
+
+
+def _why_none(method: Algorithm[Any]) -> str:
+    """Why the local training of a method can't be that of a control; empty if it can."""
     if _steps_by_no_mean(method):
-        why = "its steps are not means of gradients, as those of random clusters are"
-    elif _training(method) is None:
-        why = "it has no field that is a LocalTraining, or several and none named local"
-    else:
-        return True
-    log.warning("%s has no control: %s", folders[0].experiment.name, why)
-    return False
+        return "its steps are not means of gradients, as those of random clusters are"
+    if _training(method) is None:
+        return "it has no field that is a LocalTraining, or several and none named local"
+    return ""
 
 
 def _sizes(folder: RunFolder) -> tuple[int, ...]:
