@@ -11,6 +11,19 @@ from tests.processes import ended, start_umbel, wait_for_lines
 from tests.shell import SMALL, Shell
 from umbel.runs.folder import RunFolder
 
+LINES = """
+rounds = 2
+[scenario]
+name = "linear-regressions"
+[model]
+name = "linear"
+[algorithm]
+name = "{name}"
+[algorithm.local]
+lr = {lr}
+"""
+"""A small regression."""
+
 
 def test_a_swept_setting_is_a_row_for_each_value(umbel: Shell) -> None:
     sweep = ("--seeds", "1", "--set", "rounds=2", "--set", "algorithm.n_merge=1,3")
@@ -65,6 +78,21 @@ def test_the_hint_for_a_key_knows_what_no_experiment_says(umbel: Shell) -> None:
 def test_a_key_that_needs_another_beside_it_is_no_hint_for_itself(umbel: Shell) -> None:
     message = umbel.refused("compare", "both", "--set", "algorithm.keep=lowest-loss")
     assert message.endswith("algorithm.keep: unknown key: no experiment of both has it")
+
+
+def test_runs_that_can_not_be_judged_are_shown_and_those_that_failed_are_named(
+    umbel: Shell,
+) -> None:
+    for name, lr in (("fedavg", 0.01), ("flacc", 1e30)):
+        file = umbel.folder / "both" / f"{name}.toml"
+        file.write_text(LINES.format(name=name, lr=lr))
+    words = ("compare", "both", "--seeds", "1", "--judge", "accuracy")
+    printed, errors = umbel(*words, status=2)
+    assert "fedavg" in printed
+    assert "loss" in printed
+    *_, failed, judged = errors.splitlines()
+    assert failed.startswith("umbel: flacc seed 0")
+    assert judged == "umbel: judge: none of these runs has an accuracy"
 
 
 def test_methods_are_compared_by_a_metric_that_all_of_them_measure(umbel: Shell) -> None:

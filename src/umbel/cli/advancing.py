@@ -115,10 +115,15 @@ def naming_refused(title: str) -> Iterator[None]:
         raise UsageError(f"{title}: {error}") from None
 
 
-def end_if(failed: Sequence[str]) -> None:
-    """If runs can't go on, print one line for each with the reason, and exit with status 1."""
+def name_failed(failed: Sequence[str]) -> None:
+    """Print one line for each run that can't go on, with the reason."""
     for why in failed:
         refused(f"umbel: {why}", FAILED)
+
+
+def end_if(failed: Sequence[str]) -> None:
+    """If runs can't go on, name them, and exit with status 1."""
+    name_failed(failed)
     if failed:
         raise click.exceptions.Exit(FAILED)
 

@@ -26,6 +26,7 @@ from umbel.cli.options import (
 
 if TYPE_CHECKING:
     from umbel.runs.experiment import Experiment
+    from umbel.runs.folder import RunFolder
 
 
 @click.command()
@@ -155,16 +156,11 @@ def compare(
     With --control each clustered method is followed by its control: FedAvg in clusters of the same
     sizes, of clients drawn at random.
     """
-    from umbel.cli.advancing import end_if
     from umbel.cli.comparing import make_all, strangers_named, sweeps_in
     from umbel.cli.importing import announce
-    from umbel.cli.printing import print_rows, print_tables
     from umbel.data.sources import Sources
-    from umbel.report import standing_tables, terminal
     from umbel.runs.control import check_room, controls
     from umbel.runs.library import find_comparison
-    from umbel.runs.result import Result
-    from umbel.runs.run_tables import results_of
 
     source = find_comparison(folder)
     announce(strangers_named(source, settings), no_import)
@@ -181,10 +177,32 @@ def compare(
         each = [[seeded] for group in controls(finished) for seeded in group]
         further = make_all(each, place, sources, quiet=form is not None, jobs=jobs)
         folders, failed = folders + further[0], failed + further[1]
+    _print_made(folders, failed, judge, form)
+
+
+def _print_made(
+    folders: Sequence[RunFolder], failed: Sequence[str], judge: str | None, form: RowFormat | None
+) -> None:
+    """Print the runs as rows or tables, and name those that failed; if any has, exit.
+
+    Raises `UsageError` for a measure that none of them has, when all else is printed.
+    """
+    from umbel.cli.advancing import end_if, name_failed
+    from umbel.cli.printing import print_rows, print_tables
+    from umbel.report import standing_tables, terminal
+    from umbel.runs.result import Result
+    from umbel.runs.run_tables import results_of
+
     if form is not None:
         print_rows(results_of(folders).runs, form)
     elif runs := [Result(folder) for folder in folders if folder.finished]:
-        tables = [*terminal.results(runs), *standing_tables.statistics(runs, judge)]
+        tables = terminal.results(runs)
+        try:
+            tables += standing_tables.statistics(runs, judge)
+        except UsageError:
+            print_tables(*tables)
+            name_failed(failed)
+            raise
         print_tables(*tables)
     end_if(failed)
 

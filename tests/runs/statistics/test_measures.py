@@ -129,7 +129,7 @@ def test_an_accuracy_that_no_run_has_is_refused(tmp_path: Path) -> None:
     for lr in (0.1, 0.2):
         run = Run(FedAvg(LocalTraining(lr=lr)), numbers, Net(partial(nn.Linear, 2, 1), REGRESSION))
         run.save(tmp_path / f"{lr}-seed0", rounds=1)
-    with pytest.raises(UsageError, match="judge: 'accuracy' is not measured by any of these runs"):
+    with pytest.raises(UsageError, match="judge: none of these runs has an accuracy"):
         results(tmp_path).differences("accuracy")
     assert results(tmp_path).differences("loss").column("measure") == ["loss"]
 

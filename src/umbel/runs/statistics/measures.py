@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from umbel.checks import check
+from umbel.checks import UsageError, check
 from umbel.client.metrics import METRICS
 from umbel.runs.budget import LOWER
 from umbel.runs.client_rows import Client
@@ -56,8 +56,8 @@ def measure_of(runs: Sequence[Result], judge: str | None = None) -> Measure:
     if judge is None:
         return LOSS if by_loss else ACCURACY
     measure = measure_named(judge, [run.experiment for run in runs])
-    expected = "measured by any of these runs: a regression has only a loss and metrics"
-    check(measure != ACCURACY or not (runs and by_loss), "judge", judge, expected)
+    if measure == ACCURACY and runs and by_loss:
+        raise UsageError("judge: none of these runs has an accuracy")
     return measure
 
 
