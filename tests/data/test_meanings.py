@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
+from errno import ENOSPC
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -112,6 +113,31 @@ def test_a_file_of_groups_or_attributes_made_by_hand_is_not_replaced(tmp_path: P
         for file in folder.glob("*.npz"):
             file.unlink()
         federation.save(folder)
+
+
+def test_a_file_of_groups_that_is_right_stays_as_it_is(tmp_path: Path) -> None:
+    by_hand = b"a,0\r\nb,1\r\nc,0"
+    (tmp_path / "groups.csv").write_bytes(by_hand)
+    one_each([0, 1, 0]).save(tmp_path)
+    assert (tmp_path / "groups.csv").read_bytes() == by_hand
+
+
+def test_a_save_that_fails_leaves_nothing_of_one_that_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "0.partial").touch()
+    (tmp_path / "groups.csv").write_bytes("a,5\nb,6\nc,é".encode()[:-1])
+    federation, plain = one_each([0, 1, 0]), np.savez
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(OSError, match="No space left"):
+        federation.save(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(np, "savez", plain)
+    federation.save(tmp_path)
 
 
 @pytest.mark.parametrize("grouped", [True, False])

@@ -43,7 +43,7 @@ def write_clients(federation: Federation, path: Path) -> None:
             if not _is_there(federation, path):  # another process may have written it meanwhile
                 texts = _texts(federation)
                 _check_texts(texts, path)
-                _write(federation, path, {file: text for file, text in texts.items() if text})
+                _write(federation, path, texts)
         finally:
             lock.unlink(missing_ok=True)
 
@@ -67,21 +67,22 @@ def _check_texts(texts: Mapping[str, str], path: Path) -> None:
             continue
         expected = "there for these clients, of whom nothing is known; remove it"
         check(text != "", "folder", str(path / file), expected)
-        same = killed or read_text(path / file).splitlines() == text.splitlines()
-        check(same, "folder", str(path / file), "what these clients are saved with; remove it")
+        fine = killed or _says(path / file, text)
+        check(fine, "folder", str(path / file), "what these clients are saved with; remove it")
 
 
 def _write(federation: Federation, path: Path, texts: Mapping[str, str]) -> None:
     """Write all files into a folder without `.npz` files, or none."""
-    for left in partial_files(path):  # of a process that was killed
-        left.unlink()
+    new = {path / file: text for file, text in texts.items() if not _says(path / file, text)}
+    # What a process that was killed has left; the partial files last, as they show that it was.
+    for left in (*new, *partial_files(path)):
+        left.unlink(missing_ok=True)
     partial = [path / f"{client}.partial" for client in range(federation.num_clients)]
     whole = [path / f"{name}.npz" for name in federation.names]
-    new = [path / file for file in texts if not (path / file).exists()]
     try:
         _write_arrays(federation, partial)
-        for file, text in texts.items():
-            (path / file).write_text(text, encoding="utf-8")
+        for file, text in new.items():
+            file.write_text(text, encoding="utf-8")
         # Last: until the last file has its name, a partial one shows that clients are missing.
         for one, other in zip(partial, whole, strict=True):
             one.replace(other)
@@ -123,15 +124,22 @@ def _texts(federation: Federation) -> dict[str, str]:
     return {FILE: known, GROUPS: "".join(lines)}
 
 
+def _says(file: Path, text: str) -> bool:
+    """Whether a file has the lines of a text; one without lines is not there."""
+    try:
+        lines = read_text(file).splitlines() if file.exists() else []
+    except UsageError:  # cut in the middle of a character
+        return False
+    return lines == text.splitlines()
+
+
 def _is_written(federation: Federation, path: Path) -> bool:
     """Whether a folder contains exactly the files that would be written."""
     if not path.is_dir() or {file.stem for file in files_in(path, ".npz")} != set(federation.names):
         return False
     try:
-        for name, text in _texts(federation).items():
-            said = read_text(path / name) if (path / name).exists() else ""
-            if said.splitlines() != text.splitlines():
-                return False
+        if not all(_says(path / name, text) for name, text in _texts(federation).items()):
+            return False
         beside = _beside(federation)
         return all(
             _are_equal(
