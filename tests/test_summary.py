@@ -200,3 +200,5 @@ def test_small_losses_are_told_by_three_digits() -> None:
     assert spread_text([0.002, 0.001], 4, scaled=True) == "0.0015±0.0005"
     assert spread_text([2e-5, 1e-5], 4, scaled=True) == "1.5e-05±5e-06"
     assert spread_text([0.2, 0.1], 4, scaled=True) == "0.1500±0.0500"
+    assert spread_text([0.05, 0.05], 3, scaled=True) == "0.050±0.000"
+    assert spread_text([200.001, -199.999], 3, scaled=True) == "0.001±200.000"

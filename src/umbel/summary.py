@@ -48,14 +48,18 @@ def number_text(value: float | None, digits: int) -> str:
     return "-" if value is None else f"{value:z.{digits}f}"
 
 
-def is_small(value: float, digits: int) -> bool:
-    """Whether this many digits after the point show fewer than three digits of a number."""
-    return 0 < abs(value) < 10.0 ** (2 - digits)
+SMALL = 0.01
+"""Size below which numbers of any scale are shown with three digits."""
+
+
+def is_small(value: float) -> bool:
+    """Whether digits after the point show little of a number, which is not 0."""
+    return 0 < abs(value) < SMALL
 
 
 def scaled_text(value: float | None, digits: int) -> str:
     """A number of any scale, such as a loss: as `number_text`, and of a small one three digits."""
-    if value is not None and is_small(value, digits):
+    if value is not None and is_small(value):
         return f"{value:.3g}"
     return number_text(value, digits)
 

@@ -24,6 +24,7 @@ from umbel.report.charts import Chart
 from umbel.report.comparing import Sheet, courses, sheet
 from umbel.report.evenness import evenness
 from umbel.report.writing import write_files
+from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.outcomes import by_method
 from umbel.runs.records import Record
@@ -33,6 +34,8 @@ from umbel.runs.run_tables import results
 from umbel.testing import blobs, mlp
 
 LOCAL = LocalTraining(epochs=1)
+
+NAMES = ("macro-f1", "auroc", "log-loss", "perplexity")
 
 METHODS: dict[str, Algorithm[Any]] = {
     "fedavg": FedAvg(LOCAL),
@@ -109,7 +112,15 @@ class Lost(Result):
 
     @property
     def records(self) -> list[Record]:
-        return [replace(each, accuracy=None, loss=self.loss) for each in super().records]
+        measures = dict.fromkeys(NAMES, self.loss)
+        return [
+            replace(each, accuracy=None, loss=self.loss, measures=measures)
+            for each in super().records
+        ]
+
+    @property
+    def experiment(self) -> Experiment:
+        return replace(super().experiment, metrics=NAMES)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-4, 1e-12])
@@ -120,11 +131,27 @@ def test_losses_of_any_scale_are_ordered_and_told(scale: float, natural: Path) -
     whole = sheet(by_method(runs))
     told = whole.rows[-1][whole.heads.index("loss")]
     assert f"{float(told):.2g}" == f"{1.4 * scale:.2g}"
-    tables = [terminal.comparison(runs), course_tables.course(runs, [1])]
+    tables = [terminal.comparison(runs), *course_tables.course(runs, [1])]
     for table in tables:
         console = Console(width=80, file=io.StringIO())
         console.print(table)
         assert told in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_rounds_and_metrics_whose_values_are_small_fit_80_columns(natural: Path) -> None:
+    runs = [
+        Lost(RunFolder(natural / f"{name}-seed{seed}"), loss=loss)
+        for name in METHODS
+        for seed, loss in enumerate((2.17e-5, 3.71e-5))
+    ]
+    for tables in (course_tables.course(runs, [1, 2, 3, 3]), terminal.metrics(runs)):
+        assert [len(table.columns) for table in tables] == [4, 2]
+        assert [table.caption for table in tables[:-1]] == [None]
+        console = Console(width=200)
+        assert all(console.measure(table).maximum <= 80 for table in tables)
+    runs = [replace(run, loss=0.05) for run in runs]
+    for tables in (course_tables.course(runs, [1, 2, 3, 3]), terminal.metrics(runs)):
+        assert [len(table.columns) for table in tables] == [5]
 
 
 def test_bands_over_seeds_end_where_the_measure_does(natural: Path) -> None:
@@ -293,7 +320,8 @@ def test_a_round_in_which_not_all_seeds_were_evaluated_has_a_dash(tmp_path: Path
     for seed, rounds in ((0, 3), (1, 4)):
         run = Run(FedAvg(LOCAL), blobs(), mlp(), seed=seed, evaluate_every=2)
         run.save(tmp_path / f"fedavg-seed{seed}", rounds=rounds)
-    columns = course_tables.course(of(tmp_path), [1, 2, 3, 4]).columns[1:]
+    (table,) = course_tables.course(of(tmp_path), [1, 2, 3, 4])
+    columns = table.columns[1:]
     cells = [str(next(iter(column.cells))) for column in columns]
     assert ["±" in cell for cell in cells] == [False, True, False, False]
     assert cells[0] == cells[2] == cells[3] == "-"
@@ -332,7 +360,7 @@ def test_signs_between_columns_of_markdown_are_escaped_in_names() -> None:
 
 
 @pytest.mark.parametrize(
-    "of", [lambda runs: course_tables.course(runs, [1]), lambda runs: terminal.metrics(runs)[0]]
+    "of", [lambda runs: course_tables.course(runs, [1])[0], lambda runs: terminal.metrics(runs)[0]]
 )
 def test_long_names_of_methods_are_folded_in_every_table(
     of: Callable[[list[Result]], Table], tmp_path: Path

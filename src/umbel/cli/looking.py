@@ -131,7 +131,7 @@ def _print_results(run: Path, at: str | None, reach: str | None, judge: str | No
         wanted = [*terminal.results(runs), *standing_tables.statistics(runs, judge)]
     if at is not None:
         most = max(len(each.records) for each in runs)
-        wanted.append(course_tables.course(runs, rounds_of(at, most)))
+        wanted += course_tables.course(runs, rounds_of(at, most))
     if reach is not None:
         goal = goal_of(reach, (each.experiment for each in runs))
         wanted.append(course_tables.reached(runs, *goal))

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from umbel.checks import check, printable
-from umbel.report.frameless import frameless, row
+from umbel.report.frameless import GAP, ROOM, add_columns, fitting, frameless, row
 from umbel.runs.budget import first_round, reachable
 from umbel.runs.flat import measures_of
 from umbel.runs.metrics import judged
@@ -17,11 +17,16 @@ from umbel.runs.records import Record
 from umbel.runs.result import Result
 from umbel.runs.scored import VALIDATION
 
+VALIDATED = "validation"
+"""The examples, other than of the test, that methods may be judged on."""
+
 UNLIKE = "rows on validation examples are before fine-tuning: do not compare them with others"
 
 
-def course(runs: Sequence[Result], rounds: Sequence[int]) -> Table:
+def course(runs: Sequence[Result], rounds: Sequence[int]) -> list[Table]:
     """Accuracy after some numbers of rounds, one row per method: mean and deviation over seeds.
+
+    Rounds that do not fit 80 columns are in further tables; the last one has the caption.
 
     There is a dash unless all seeds of a method were evaluated in the last of these rounds.
 
@@ -29,23 +34,33 @@ def course(runs: Sequence[Result], rounds: Sequence[int]) -> Table:
     examples, it is that on these, and a column tells.
     """
     measure = "loss" if all(run.by_loss for run in runs) else "accuracy"
-    table, split = _table(runs, measure)
-    counts = uneven(by_method(runs))
-    if counts:
-        table.add_column("seeds", justify="right")
-    for number in rounds:
-        table.add_column(f"round {number}", justify="right", no_wrap=True)
-    for name, seeded in by_method(runs):
-        cells = []
-        for number in rounds:
-            after = [r.judged(measure) for run in seeded for r in run.records[number - 1 : number]]
-            known = [value for value in after if value is not None]
-            cells.append(
-                spread_text(known if len(known) == len(seeded) else [], 4, measure == "loss")
-            )
-        many = [str(len(seeded))] if counts else []
-        row(table, name, *split.get(name, ()), *many, *cells)
-    return table
+    methods, tables = by_method(runs), []
+    counts = uneven(methods)
+    columns = [
+        (f"round {number}", [_after(seeded, number, measure) for _, seeded in methods])
+        for number in rounds
+    ]
+    _, split = _table(runs, measure)
+    taken = [*([VALIDATED] if split else []), *(["seeds"] if counts else [])]
+    for some in fitting(columns, ROOM - sum(len(each) + GAP for each in taken)):
+        table, _ = _table(runs, measure)
+        if counts:
+            table.add_column("seeds", justify="right")
+        add_columns(table, some)
+        for number, (name, seeded) in enumerate(methods):
+            many = [str(len(seeded))] if counts else []
+            row(table, name, *split.get(name, ()), *many, *(cells[number] for _, cells in some))
+        tables.append(table)
+    for table in tables[:-1]:
+        table.caption = None
+    return tables
+
+
+def _after(seeded: Sequence[Result], number: int, measure: str) -> str:
+    """A measure after so many rounds; a dash unless all seeds were evaluated in the last."""
+    after = [r.judged(measure) for run in seeded for r in run.records[number - 1 : number]]
+    known = [value for value in after if value is not None]
+    return spread_text(known if len(known) == len(seeded) else [], 4, measure == "loss")
 
 
 def reached(runs: Sequence[Result], measure: str, goal: float) -> Table:
@@ -84,7 +99,7 @@ def _table(
     if not some:
         return frameless("method", caption=caption), {}
     return frameless("method", "examples", caption=caption), {
-        name: ("validation" if on else "test",) for name, on in validated.items()
+        name: (VALIDATED if on else "test",) for name, on in validated.items()
     }
 
 

@@ -101,7 +101,7 @@ class Fates:
 
     def _gain(self, value: float) -> str:
         """Losses may be of any scale."""
-        small = self.measure.lower and is_small(value, 4)
+        small = self.measure.lower and is_small(value)
         return signed(value) if small else f"{value:+.4f}"
 
     def _told(self, method: Contender, gain: Gain) -> str:

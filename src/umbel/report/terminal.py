@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from math import floor
 
 from rich.table import Table
-from rich.text import Text
 
 from umbel.checks import printable
-from umbel.report.frameless import folded, frameless, row
+from umbel.report.frameless import add_columns, fitting, folded, frameless, row
 from umbel.report.shared_models import not_served_apart
 from umbel.report.words import in_a_row
 from umbel.runs.assignment import Assignment
@@ -31,9 +30,6 @@ from umbel.server.cluster_count import ClusterCount
 from umbel.summary import counted, few, number_text, scaled_text
 
 NO_ANSWER = "no answer"
-
-IN_A_TABLE = 4
-"""Number of metrics that fit next to the names of methods in 80 columns."""
 
 MOST_SCORES, BEST_SCORES = 6, 3
 """Largest number of clusters whose scores all fit beside a newcomer, and how many else."""
@@ -120,17 +116,17 @@ def _num_set_aside(record: Record) -> int:
 
 
 def metrics(runs: Sequence[Result]) -> list[Table]:
-    """Measures besides loss and accuracy, one row per method; a few columns in each table."""
+    """Measures besides loss and accuracy, one row per method; each table fits 80 columns."""
     names = list(dict.fromkeys(name for run in runs for name in names_of(run.experiment)))
-    tables = []
-    for start in range(0, len(names), IN_A_TABLE):
-        columns = names[start : start + IN_A_TABLE]
+    methods, columns, tables = by_method(runs), [], []
+    for name in names:
+        values = [[run.last.measures.get(name) for run in seeded] for _, seeded in methods]
+        columns.append((name, [spread_text(each, 3, True) for each in values]))
+    for some in fitting(columns):
         table = frameless("method")
-        for column in columns:
-            table.add_column(Text(column), justify="right", no_wrap=True)
-        for name, seeded in by_method(runs):
-            values = [[run.last.measures.get(column) for run in seeded] for column in columns]
-            row(table, name, *(spread_text(each, 3, True) for each in values))
+        add_columns(table, some)
+        for number, (name, _) in enumerate(methods):
+            row(table, name, *(cells[number] for _, cells in some))
         tables.append(table)
     return tables
 

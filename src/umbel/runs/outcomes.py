@@ -14,7 +14,7 @@ from umbel.checks import UsageError
 from umbel.runs.result import Result
 from umbel.runs.sweep import CONTROL, OF_CONTROL, parts_of
 from umbel.runs.variants import variants
-from umbel.summary import is_small, number_text, scaled_text
+from umbel.summary import SMALL, is_small, number_text, scaled_text
 
 Methods: TypeAlias = Sequence[tuple[str, Sequence[Result]]]
 """The runs of each method, by its name."""
@@ -152,8 +152,12 @@ def megabytes_text(values: Sequence[float | None]) -> str:
 
 
 def spread_text(values: Sequence[float | None], digits: int, scaled: bool = False) -> str:
-    """Mean and, over several seeds, population standard deviation; `scaled` as in `mean_text`."""
+    """Mean and, over several seeds, population standard deviation; `scaled` as in `mean_text`.
+
+    A small mean with a deviation that is not small is shown like other numbers.
+    """
     known = [value for value in values if value is not None]
-    form = ".2g" if scaled and is_small(mean(values), digits) else f".{digits}f"
-    deviation = f"±{np.std(known):{form}}" if len(known) > 1 else ""
-    return mean_text(values, digits, scaled) + deviation
+    deviation = float(np.std(known)) if len(known) > 1 else 0.0
+    small = scaled and is_small(mean(values)) and deviation < SMALL
+    told = f"±{deviation:{'.2g' if small else f'.{digits}f'}}" if len(known) > 1 else ""
+    return mean_text(values, digits, small) + told
