@@ -109,6 +109,21 @@ def test_tables_of_which_none_leads_are_left_out_where_half_of_the_sites_have_ar
     assert len(refused) == 2
 
 
+@pytest.mark.parametrize("tie", [False, True])
+def test_a_resumed_run_holds_tables_to_what_it_has_decided(tmp_path: Path, tie: bool) -> None:
+    arrays = [replace(table(tmp_path, each), encoding=None) for each in ("a", "bb", "ccc")]
+    tables = [table(tmp_path, "north"), table(tmp_path, "southern", wards="ABD" if tie else "ABC")]
+    settings = Settings(6 if tie else 10, patience=2.0, runs_dir=str(tmp_path / "runs"))
+    run = serve(site(tmp_path, *arrays, *tables, of=EXPERIMENT), EXPERIMENT, settings)
+    run.file("clusters.csv").unlink()
+    # The node has an array before, or a table like the other one.
+    changed = {0: table(tmp_path, "a")} if tie else {3: table(tmp_path, "north", wards="ABD")}
+    again = [changed.get(n, each) for n, each in enumerate([*arrays, *tables])]
+    run = serve(site(tmp_path, *again, of=EXPERIMENT), EXPERIMENT, settings)
+    refused = Owners.read(run.file("nodes.json"), 60.0).refused
+    assert ("node 1" if tie else "node 4") in refused
+
+
 def test_a_date_is_no_number_and_a_number_that_is_not_scaled_no_scaled_one(tmp_path: Path) -> None:
     encoding = table(tmp_path, "north").encoding
     assert isinstance(encoding, Encoding)

@@ -37,9 +37,11 @@ class Roll:
     groups: Sequence[int] | None  # planted, where they are known
     form: SiteForm
     validation: Sequence[int] | None = None  # None: nobody has any
-    inputs: str = ""  # what tables of sites must be like, as their greetings say; "": not settled
+    inputs: str = ""  # what newcomers' tables must be like; "": not told by most nodes
     # an input that all sites have or exceed, if inputs are whole numbers; None: floats, or not told
     largest_input: int | None = None
+    # what tables of the run's nodes must be like; "": not decided; None: no table is used
+    tables: str | None = ""
 
     @classmethod
     def call(
@@ -47,12 +49,13 @@ class Roll:
         places: Mapping[str, int],
         sites: Mapping[int, Site],
         named: Callable[[int], str] = "node {}".format,
+        tables: str | None = "",
     ) -> Roll:
         """Number these clients, each at the node of its place, in the order of their names.
 
-        Whether rounds are judged on validation examples, what tables are like, and what inputs
-        there are, is what most nodes say: one alone could claim many clients. `named` returns how
-        messages call a node.
+        Whether rounds are judged on validation examples, what newcomers' tables must be like, and
+        what inputs there are, is what most nodes say: one alone could claim many clients. `named`
+        returns how messages call a node; `tables` is what the nodes' tables must be like.
         """
         every = [
             (name, node, n)
@@ -69,8 +72,8 @@ class Roll:
         elif len(without) < len(taking_part):
             log.warning("no planted groups are used, as not all nodes tell them: %s", few(without))
         validation = _validation([(node, n) for _, node, n in every], taking_part)
-        tables = Counter(site.inputs for site in taking_part.values())
-        leading, votes = tables.most_common(1)[0]
+        inputs = Counter(site.inputs for site in taking_part.values())
+        leading, votes = inputs.most_common(1)[0]
         return cls(
             [name for name, _, _ in every],
             [sites[node].train[n] for _, node, n in every],
@@ -80,6 +83,7 @@ class Roll:
             validation,
             leading if 2 * votes > len(taking_part) else "",
             _common_input(taking_part.values()),
+            tables,
         )
 
     @classmethod
@@ -94,6 +98,8 @@ class Roll:
     def from_plain(cls, table: dict[str, Any]) -> Roll:
         """The inverse of `plain`."""
         table = settled(table)
+        # Earlier versions had one meaning of tables for both.
+        table.setdefault("tables", table.get("inputs", ""))
         form = table.pop("form")
         form["input_shape"] = tuple(form["input_shape"])
         return cls(**table, form=SiteForm(**form))
@@ -106,6 +112,7 @@ class Roll:
         absent = {"validation"} if self.validation is None else set()
         absent |= set() if self.inputs else {"inputs"}
         absent |= {"largest_input"} if self.largest_input is None else set()
+        absent |= {"tables"} if self.tables == self.inputs else set()
         return {name: value for name, value in table.items() if name not in absent}
 
     def federation(self, objective: Objective = CLASSIFICATION) -> Federation:

@@ -241,7 +241,7 @@ def _gather(
         expect,
         owners,
         grouped=known is None and innermost(experiment.algorithm).needs_groups,
-        inputs="" if known is None else known.inputs,
+        inputs="" if known is None else known.tables,
     )
     wanted = settings.clients if known is None else len(known.names)
     whom = f"{wanted} clients" if wanted else "clients"
@@ -253,5 +253,5 @@ def _gather(
     if silent:
         after += f"; {counted(silent, 'connected node')} gave no answer yet"
     check(len(nodes) >= needed, "clients", len(nodes), after)
-    roll = known or Roll.call(nodes, meeting.sites, meeting.named)
+    roll = known or Roll.call(nodes, meeting.sites, meeting.named, meeting.inputs)
     return FlowerEngine(meeting, roll.names, nodes, settings.time_limit), roll
