@@ -279,6 +279,18 @@ def test_lists_and_dicts_of_plain_values_are_settings_that_a_folder_holds(tmp_pa
     assert result.algorithm == umbel.load(tmp_path / "mine").algorithm == run.algorithm
 
 
+def test_tuples_in_lists_and_dicts_are_compared_as_the_lists_that_a_folder_holds(
+    tmp_path: Path,
+) -> None:
+    run = make_run(algorithm=Listing(LOCAL, extra={"a": (1, 2), "b": [{"c": (3,)}]}))
+    next(run.rounds(2, folder=tmp_path / "mine"))
+    saved = run.save(tmp_path / "mine", 2)
+    assert vars(saved.algorithm)["extra"] == {"a": [1, 2], "b": [{"c": [3]}]}
+    other = make_run(algorithm=Listing(LOCAL, extra={"a": (1, 3), "b": [{"c": (3,)}]}))
+    with pytest.raises(UsageError, match=r"\.extra\.a is \[1, 2\] there and \[1, 3\] here"):
+        other.save(tmp_path / "mine", 2)
+
+
 def test_a_file_in_the_place_of_the_folder_is_refused_as_is_a_module_for_a_net(
     tmp_path: Path,
 ) -> None:

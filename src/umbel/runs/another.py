@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -78,9 +77,7 @@ def check_still(path: Path, there: Experiment | None, asked: Experiment, begun: 
 
 def _differences(there: Experiment, asked: Experiment) -> dict[str, str]:
     """A phrase for each setting that differs, by its name."""
-    # Read back as the folder's: TOML turns tuples in tables into lists.
-    table = tomllib.loads(config.write(asked))
-    old, new = settings_of(there, config.structured(table, Experiment, looking=True))
+    old, new = settings_of(there, asked)
     found = {}
     for name in {**old, **new}:
         one, other = old.get(name), new.get(name)

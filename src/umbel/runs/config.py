@@ -28,6 +28,7 @@ from umbel.networks import MODELS, Model
 from umbel.runs import wrapped
 from umbel.runs.config_errors import TableError, problems
 from umbel.runs.experiment import Experiment
+from umbel.runs.flat import with_lists
 from umbel.runs.strangers import OURS, Stranger, stranger
 from umbel.runs.tables import load_table, merged, path_of, tables_of
 from umbel.server.clusterers import CLUSTERERS, Clusterer
@@ -146,7 +147,7 @@ def plain(value: Any, declared: Any = None) -> Any:
     if isinstance(value, tuple):
         return [plain(item, next(iter(get_args(declared)), None)) for item in value]
     if not is_dataclass(value):
-        return value
+        return with_lists(value)
     if isinstance(value, wrapped.WRAPPERS):
         settings = {key: plain(getattr(value, key)) for key in wrapped.keys_of(type(value))}
         return {**plain(value.of, declared), **settings}

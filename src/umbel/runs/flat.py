@@ -28,3 +28,10 @@ def flat(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, object
             yield from flat(value, f"{path}{name}.")
         else:
             yield f"{path}{name}", value
+
+
+def with_lists(value: Any) -> Any:
+    """A plain value with a list in place of each tuple within, as it is read from TOML."""
+    if isinstance(value, Mapping):
+        return {name: with_lists(item) for name, item in value.items()}
+    return [with_lists(item) for item in value] if isinstance(value, list | tuple) else value
