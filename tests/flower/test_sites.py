@@ -213,12 +213,12 @@ def without(context: Context, settings: Experiment) -> Federation:
     return replace(slice_of(context, built), validation=None)
 
 
-def served_by(tmp_path: Path, unvalidated: slice) -> RunFolder:
+def served_by(tmp_path: Path, unvalidated: slice, experiment: Experiment = VALIDATING) -> RunFolder:
     """A run with these nodes, counted from 0, that have no validation examples."""
-    grid = grid_of(VALIDATING, tmp_path / "site")
+    grid = grid_of(experiment, tmp_path / "site")
     app = client_app(tmp_path / "site" / "experiment.toml", without)
     apps = {**grid.apps, **dict.fromkeys(list(grid.apps)[unvalidated], app)}
-    return serve(replace(grid, apps=apps), VALIDATING, Settings(8, runs_dir=str(tmp_path)))
+    return serve(replace(grid, apps=apps), experiment, Settings(8, runs_dir=str(tmp_path)))
 
 
 def test_nodes_judge_rounds_on_validation_examples_though_some_have_none(tmp_path: Path) -> None:
@@ -260,6 +260,28 @@ def test_one_node_of_many_clients_does_not_decide_how_rounds_are_judged(told: bo
     three = [many(name, 2, validation=None if told else [4, 4]) for name in "abc"]
     roll = called(*three, many("d", 60, validation=[1] * 60 if told else None))
     assert (roll.validation is None) == told
+
+
+def test_of_two_nodes_the_one_with_more_clients_decides_how_rounds_are_judged() -> None:
+    assert called(many("a", 1, validation=[4]), many("b", 99)).validation is None
+    assert called(many("a", 1), many("b", 99, validation=[4] * 99)).validation is not None
+
+
+def test_clients_choose_their_models_though_most_nodes_have_no_validation_examples(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tuned = Personal(epochs=(1,), batch_size=10)
+    experiment = replace(VALIDATING, algorithm=FedAvg(LOCAL), rounds=1, personal=tuned)
+    served = served_by(tmp_path, slice(1, None), experiment)
+    sizes = Roll.read(served.file("clients.json")).validation
+    assert sizes is not None
+    assert sum(size > 0 for size in sizes) == 3
+    chosen = [c.tuned_epochs for c, size in zip(served.clients(), sizes, strict=True) if not size]
+    assert chosen == [0] * 5
+    assert "1 of 3 nodes say that half of their clients or more have validation" in caplog.text
+    (tmp_path / "none").mkdir()
+    with pytest.raises(UsageError, match=r"^personal: no node has validation examples, .* at the"):
+        served_by(tmp_path / "none", slice(None), experiment)
 
 
 def test_one_node_of_many_clients_does_not_decide_what_inputs_are() -> None:

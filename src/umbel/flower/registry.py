@@ -50,12 +50,14 @@ class Roll:
         sites: Mapping[int, Site],
         named: Callable[[int], str] = "node {}".format,
         tables: str | None = "",
+        validated: bool = False,
     ) -> Roll:
         """Number these clients, each at the node of its place, in the order of their names.
 
         Whether rounds are judged on validation examples, what newcomers' tables must be like, and
         what inputs there are, is what most nodes say: one alone could claim many clients. `named`
-        returns how messages call a node; `tables` is what the nodes' tables must be like.
+        returns how messages call a node; `tables` is what the nodes' tables must be like. If a run
+        must be `validated`, validation examples of few nodes are used, too.
         """
         every = [
             (name, node, n)
@@ -71,7 +73,7 @@ class Roll:
             groups = [(sites[node].groups or [])[n] for _, node, n in every]
         elif len(without) < len(taking_part):
             log.warning("no planted groups are used, as not all nodes tell them: %s", few(without))
-        validation = _validation([(node, n) for _, node, n in every], taking_part)
+        validation = _validation([(node, n) for _, node, n in every], taking_part, validated)
         inputs = Counter(site.inputs for site in taking_part.values())
         leading, votes = inputs.most_common(1)[0]
         return cls(
@@ -143,25 +145,31 @@ class Roll:
 
 
 def _validation(
-    every: Sequence[tuple[int, int]], sites: Mapping[int, Site]
+    every: Sequence[tuple[int, int]], sites: Mapping[int, Site], needed: bool
 ) -> Sequence[int] | None:
     """Validation examples of each client, by node and place there; None if most nodes have none.
 
-    A node has some if half of its clients do.
+    A node has some if half of its clients do. If half of the nodes have some, the number of clients
+    decides. If they are `needed`, they are used however few nodes have them.
     """
     told = {node: site.validation for node, site in sites.items()}
     held = [0 if (counts := told[node]) is None else counts[n] for node, n in every]
     clients = Counter(node for node, _ in every)
     having = Counter(node for (node, _), count in zip(every, held, strict=True) if count)
     nodes = sum(2 * having[node] >= clients[node] for node in clients)
-    if having and 2 * nodes < len(clients):
+    most = 2 * nodes > len(clients)
+    if 2 * nodes == len(clients):
+        most = 2 * having.total() >= len(every)
+    if having and not most:
         log.warning(
-            "%d of %d nodes say that half of their clients or more have validation examples: "
-            "rounds are judged on test examples, because at most nodes fewer have",
+            "%d of %d nodes say that half of their clients or more have validation examples: %s",
             nodes,
             len(clients),
+            "rounds are judged on these alone, because clients choose their own models by them"
+            if needed
+            else "rounds are judged on test examples, because too few have others",
         )
-    return held if having and 2 * nodes >= len(clients) else None
+    return held if having and (most or needed) else None
 
 
 def _common_input(sites: Collection[Site]) -> int | None:

@@ -253,5 +253,11 @@ def _gather(
     if silent:
         after += f"; {counted(silent, 'connected node')} gave no answer yet"
     check(len(nodes) >= needed, "clients", len(nodes), after)
-    roll = known or Roll.call(nodes, meeting.sites, meeting.named, meeting.inputs)
+    tuned = experiment.personal is not None
+    roll = known or Roll.call(nodes, meeting.sites, meeting.named, meeting.inputs, tuned)
+    if tuned and roll.validation is None:
+        raise UsageError(
+            "personal: no node has validation examples, by which clients choose their models: give "
+            "clients some, or set validation_fraction in [personal] at the server and the nodes"
+        )
     return FlowerEngine(meeting, roll.names, nodes, settings.time_limit), roll
