@@ -418,6 +418,9 @@ def test_more_refusals_of_connected_nodes_than_are_noted_are_not_repeated_in_the
     owners, nodes = Owners(), [f"key {n}" for n in range(MOST_NOTED + 1)]
     owners.see(nodes)
     assert [owners.refuse(node, "it lies") for node in nodes] == [True] * MOST_NOTED + [False]
+    owners.see(nodes[1:])
+    assert owners.refuse(nodes[-1], "it lies")
+    assert nodes[0] not in owners.refused
 
 
 def test_what_a_node_says_of_itself_stays_noted_whatever_it_ends_in(tmp_path: Path) -> None:

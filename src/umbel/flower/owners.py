@@ -50,7 +50,9 @@ class Owners:
     refused: dict[str, str] = field(default_factory=dict)  # why, by node
     names: dict[str, str] = field(default_factory=dict)  # what nodes call themselves
     gone: dict[str, float] = field(default_factory=dict)  # owners, and since when
-    here: set[str] = field(default_factory=set)  # who is connected
+    known: set[str] = field(default_factory=set)  # who is connected, or owns a client
+    # those of `refused` and `names` that have no more room until the next look
+    full: set[str] = field(default_factory=set)
     written: str = ""
 
     @classmethod
@@ -78,10 +80,9 @@ class Owners:
 
     def see(self, here: Collection[str]) -> None:
         """Note who is connected, and since when others are not."""
-        now = time.monotonic()
-        self.here = set(here)
-        away = set(self.clients.values()) - self.here
-        self.gone = {owner: self.gone.get(owner, now) for owner in away}
+        now, owners = time.monotonic(), set(self.clients.values())
+        self.gone = {owner: self.gone.get(owner, now) for owner in owners - set(here)}
+        self.known, self.full = owners | set(here), set()
 
     def claim(self, who: str, clients: Iterable[str]) -> list[str]:
         """Make a node the owner of those clients that are free; return those that others own."""
@@ -97,7 +98,7 @@ class Owners:
 
     def call(self, who: str, name: str) -> None:
         """Note what a node calls itself."""
-        if self._has_room(self.names, who):
+        if self._has_room("names", who):
             self.names[who] = name
 
     def refuse(self, who: str, why: str) -> bool:
@@ -106,17 +107,20 @@ class Owners:
         Returns False if the same reason was noted already, or if too many connected nodes are
         refused to note one more: the log would repeat at each look what is not noted.
         """
-        if self.refused.get(who) == why or not self._has_room(self.refused, who):
+        if self.refused.get(who) == why or not self._has_room("refused", who):
             return False
         self.refused[who] = why
         return True
 
-    def _has_room(self, noted: dict[str, str], who: str) -> bool:
+    def _has_room(self, notes: str, who: str) -> bool:
         """Whether a node can be noted; if there are too many, absent ones that own nothing go."""
-        if who not in noted and len(noted) >= MOST_NOTED:
-            known = self.here | set(self.clients.values())
-            for each in noted.keys() - known:
+        noted: dict[str, str] = getattr(self, notes)
+        # Looked through once a look: many nodes may ask for room.
+        if who not in noted and len(noted) >= MOST_NOTED and notes not in self.full:
+            for each in noted.keys() - self.known:
                 del noted[each]
+            if len(noted) >= MOST_NOTED:
+                self.full.add(notes)
         return who in noted or len(noted) < MOST_NOTED
 
 
