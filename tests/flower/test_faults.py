@@ -19,6 +19,7 @@ from umbel.engines.wrappers import QuorumError
 from umbel.flower import Settings, serve
 from umbel.flower.exchange import WORK
 from umbel.runs.folder import RunFolder
+from umbel.runs.result import Result
 from umbel.testing import assert_same_state
 
 
@@ -199,6 +200,25 @@ def test_a_last_evaluation_that_nobody_answers_is_asked_for_again(
     last = folder.records()[-1]
     assert last.accuracy == whole.records()[-1].accuracy
     assert len(last.missing) == stays
+
+
+def test_a_run_ends_without_test_scores_if_its_last_evaluation_lacks_the_same_clients_again(
+    tmp_path: Path,
+) -> None:
+    experiment = replace(SMALL, algorithm=FedAvg(LOCAL), participation=1.0, rounds=2)
+    settings = Settings(8, patience=5, time_limit=0.5, runs_dir=str(tmp_path / "runs"))
+    plain = grid_of(experiment, tmp_path)
+    grid = SilentOnce(plain.apps, plain.configs)
+    said = "ends without test scores if it is the same again"
+    for grid.silent_for, grid.first in (4, "silent"), (5, "silent"), (6, "raised"):
+        with pytest.raises(QuorumError, match="no usable answer to the last evaluation") as error:
+            serve(grid, experiment, settings)
+        assert (said in str(error.value)) == (grid.first == "raised")
+    grid.silent_for = 7
+    folder = serve(grid, experiment, settings)
+    assert folder.finished
+    assert folder.records()[-1].accuracy is None
+    assert Result(folder).model(cluster=0) is not None
 
 
 def test_an_evaluation_before_the_last_goes_without_answers(tmp_path: Path) -> None:

@@ -231,19 +231,20 @@ def _finish(folder: RunFolder, run: Run, state: State, scores: ClientScores | No
     """Write the results of the run except the last file; return the scores after the last round.
 
     `scores` is None unless the last round was done in this session. Raises `QuorumError` if clients
-    elsewhere are to be asked again.
+    elsewhere are to be asked again: not if the session before had the same silent and refused ones.
     """
     records = folder.records()
-    last, record = len(records) - 1, records[-1]
+    last, record, again = len(records) - 1, records[-1], False
     silent = record.missing
     if scores is None:
         # Where all were silent, it was in an evaluation that does not count.
         before = () if _all_were_silent(run, record) else record.missing
-        record, scores = run.closing(replace(record, missing=()), state, folder.experiment.rounds)
-        silent, record = record.missing, record.unjudged(before, {}, {})
+        found, scores = run.closing(replace(record, missing=()), state, folder.experiment.rounds)
+        silent, record = found.missing, found.unjudged(before, {}, {})
+        again = not _all_were_silent(run, found) and _same_lack(record, records[-1])
         if records[-1].loss is None:
             folder.replace_last(record)
-    if silent:
+    if silent and not again:
         _check_answered(folder, run, record, scores)
     folder.evidence.note(run.algorithm, state, state, last, True)
     folder.finish(run, scores)
@@ -254,6 +255,11 @@ def _all_were_silent(run: Run, record: Record) -> bool:
     return are_elsewhere(run.clients) and len(record.missing) == run.divided.num_clients
 
 
+def _same_lack(record: Record, other: Record) -> bool:
+    """Whether the same clients are silent and the same are refused."""
+    return record.missing == other.missing and record.refused.keys() == other.refused.keys()
+
+
 def _check_answered(folder: RunFolder, run: Run, record: Record, scores: ClientScores) -> None:
     """Raise `QuorumError` if no client elsewhere, some silent, could be judged in the end.
 
@@ -261,10 +267,12 @@ def _check_answered(folder: RunFolder, run: Run, record: Record, scores: ClientS
     """
     judged = scores.num_examples.any() or not run.divided.test.sizes.any()
     if are_elsewhere(run.clients) and not judged:
+        heard = not _all_were_silent(run, record)
+        ends = ", and ends without test scores if it is the same again" * heard
         raise QuorumError(
             f"round {record.round}: no usable answer to the last evaluation: "
             f"{absences(record.missing, record.refused)}; the trained models are saved, and "
-            f"{way_on(folder.path)} asks again"
+            f"{way_on(folder.path)} asks again{ends}"
         )
 
 
