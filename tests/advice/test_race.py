@@ -60,6 +60,15 @@ def test_clients_that_are_silent_are_not_said_to_diverge() -> None:
             assert wrong not in str(advice)
 
 
+def test_a_rate_that_diverges_is_passed_over_among_simulated_faults_too() -> None:
+    """Faults are simulated, so that the engine can't tell which replies diverged by themselves."""
+    net = umbel.Net(lambda: torch.nn.Linear(4, 1), umbel.REGRESSION)
+    federation = regressions(*[5.0] * 8)
+    plain = umbel.advise(federation, net, budget=4)
+    faulty = umbel.advise(federation, net, budget=4, faults=umbel.Faults(drop=0.05))
+    assert plain.local.lr == faulty.local.lr < 0.3
+
+
 def advised(*scales: float, local: umbel.LocalTraining | None = None) -> umbel.Advice:
     net = umbel.Net(lambda: torch.nn.Linear(4, 1), umbel.REGRESSION)
     return umbel.advise(regressions(*scales), net, local=local, budget=SHORT)

@@ -89,7 +89,7 @@ def test_one_far_model_leaves_the_others_losses_usable_and_is_in_a_cluster_by_it
     assert len(set(state.labels.tolist())) == 3
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e30, -1e30])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e30, -1e30, -1e11])
 def test_a_judge_that_sends_no_numbers_is_set_aside_and_the_others_are_clustered(
     value: float,
 ) -> None:
@@ -104,11 +104,10 @@ def test_a_judge_that_sends_no_numbers_is_set_aside_and_the_others_are_clustered
     assert state.labels[:7].tolist() in ([0, 1, 0, 1, 0, 1, 0], [1, 0, 1, 0, 1, 0, 1])
 
 
-@pytest.mark.parametrize("value", [-1e11, 1e11])
-def test_a_judge_of_nonsense_is_by_itself_and_tears_no_group_of_the_others(value: float) -> None:
+def test_a_judge_of_nonsense_is_by_itself_and_tears_no_group_of_the_others() -> None:
     def spoil(columns: dict[str, Tensor], who: Tensor) -> None:
         if "losses" in columns:
-            columns["losses"][who] = value * torch.arange(1.0, 9.0).double()
+            columns["losses"][who] = 1e11 * torch.arange(1.0, 9.0).double()
 
     state, _ = with_a_liar(umbel.LCFL(num_clusters=3), spoil)
     assert state.labels.bincount()[state.labels[7]] == 1

@@ -146,6 +146,7 @@ def _answers(node: Node, asked: list[Request]) -> Side:
     def read(number: int, content: RecordDict) -> str:
         meeting = Meeting(grid(), 5.0, form=node.site().form)
         meeting.sites[1] = node.site()
+        meeting.precedence.note(1, node.site().clients)
         meeting.grid.content = content  # type: ignore[attr-defined]
         engine = Guarded(FlowerEngine(meeting, ["a", "b"], {}, 5.0), Limits(quorum=0.0))
         optional = replace(asked[number], optional=True)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.shell import Shell
-from umbel.algorithms import CFLGP, RandomClusters, Sharing
+from umbel.algorithms import CFLGP, FedAvg, RandomClusters, Sharing
 from umbel.checks import UsageError
 from umbel.data.sources import Sources
 from umbel.method import Algorithm, Averaging, Context, Flow, LocalTraining, Setup, State, federate
@@ -58,6 +58,19 @@ class Around(Algorithm[State]):
 
 
 @dataclass(frozen=True)
+class Derived(FedAvg):
+    """FedAvg in two halves, as a kind of FedAvg."""
+
+    local: LocalTraining = field(default_factory=lambda: LocalTraining(lr=0.05))
+
+    def init(self, setup: Setup) -> State:
+        return Halves().init(setup)
+
+    def round(self, state: State, ctx: Context) -> Flow[State]:
+        return federate(state, ctx, self.local, Averaging())
+
+
+@dataclass(frozen=True)
 class Twice(Halves):
     """Has a second training."""
 
@@ -98,7 +111,7 @@ def test_methods_that_step_by_other_than_means_of_gradients_have_no_control(tmp_
     assert controls([ifca, sums]) == []
 
 
-@pytest.mark.parametrize("kind", ["Halves", "Around"])
+@pytest.mark.parametrize("kind", ["Halves", "Around", "Derived"])
 def test_the_only_training_of_a_method_of_ones_own_is_found(tmp_path: Path, kind: str) -> None:
     run = made("fedavg-digits", tmp_path, f"algorithm={{name = 'tests.runs.test_control:{kind}'}}")
     ((found,),) = controls([run])

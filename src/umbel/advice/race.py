@@ -88,20 +88,27 @@ def learning_rate(track: Track, local: LocalTraining) -> float:
     Raises `UsageError` where training diverges under every rate, and `QuorumError` where clients
     were silent before an evaluation.
     """
-    found = {}
+    found: dict[float, float] = {}
+    partly: dict[float, float] = {}  # of rates whose training was stopped later
+    why = ""
     for rate in RATES:
         contender = _one(replace(local, lr=rate))
         standing = waiting(contender, track.federation.num_clients)
         after = track.advance(standing, ROUNDS_A_RATE)
-        if after.stopped != DIVERGED:
-            _check_answered(after)
+        if not after.stopped:
             found[rate] = after.mean
-    if not found:
+        elif after.stopped != DIVERGED:  # by silence, or by divergence among simulated faults
+            why = after.stopped
+            partly |= {rate: after.mean} if after.course else {}
+    if not (found or partly):
+        if why:
+            raise QuorumError(why)
         tried = ", ".join(map(str, RATES))
         raise UsageError(
             f"training diverged at every learning rate that was tried, {tried}: "
             f"{to_change(track.federation)}"
         )
+    found = found or partly
     return min(found, key=lambda rate: found[rate])
 
 

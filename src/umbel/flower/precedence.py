@@ -38,7 +38,7 @@ class Precedence:
         """The node of each client of these nodes, and by node the names that it may not have."""
         places: dict[str, int] = {}
         taken: dict[int, list[str]] = {}
-        claims = [(when, node) for node in nodes for when in self.brought[node]]
+        claims = [(when, node) for node in nodes for when in self.brought.get(node, ())]
         for when, node in sorted(claims):
             names = [n for n in self.brought[node][when] if roll is None or n in roll]
             refused = set(owners.claim(online[node], names))

@@ -47,7 +47,7 @@ def check_room(experiments: Iterable[Experiment]) -> None:
     most = LONGEST_NAME - len(OF_CONTROL)
     for each in experiments:
         method = _trainer(each.algorithm)
-        if isinstance(method, WITHOUT) or _why_none(method):
+        if type(innermost(each.algorithm)) in WITHOUT or _why_none(method):
             continue
         expected = f"at most {most} bytes long, as --control adds an ending to it"
         check(len(each.name.encode()) <= most, "name", each.name, expected)
@@ -95,7 +95,7 @@ def _has_one(folders: Sequence[RunFolder]) -> bool:
     """Whether these runs, which differ in their seed, are of a method that gets a control."""
     method = _trainer(folders[0].runnable.algorithm)
     sizes = (_sizes(folder) for folder in folders)
-    if isinstance(method, WITHOUT) or not any(1 < len(each) < sum(each) for each in sizes):
+    if isinstance(method, RandomClusters) or not any(1 < len(each) < sum(each) for each in sizes):
         return False
     if why := _why_none(method):
         log.warning("%s has no control: %s", folders[0].experiment.name, why)
