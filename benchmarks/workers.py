@@ -22,12 +22,12 @@ from umbel.engines import EngineSettings, make_engine
 from umbel.flow import Engine, Rows
 from umbel.networks import CNN
 
-CLIENTS = 20
+CLIENTS, EXAMPLES = 20, (100, 400)
 
 
-def sizes_of(clients: int) -> Sequence[int]:
-    """How many examples each of so many clients has: 100 to 400."""
-    return [int(size) for size in np.linspace(100, 400, clients)]
+def sizes_of(clients: int, examples: Sequence[int] = EXAMPLES) -> Sequence[int]:
+    """How many examples each of so many clients has: from the first number to the last."""
+    return [int(size) for size in np.linspace(examples[0], examples[-1], clients)]
 
 
 LENGTH, LETTERS = 80, 64
@@ -86,28 +86,28 @@ CASES: dict[str, Callable[[Sequence[int]], tuple[Net, Federation]]] = {
 }
 
 
-def trained(engine: Engine, theta: Tensor, clients: int) -> Tensor:
-    """(N, P) updates of all clients after an epoch."""
+def trained(engine: Engine, theta: Tensor, clients: int, epochs: int) -> Tensor:
+    """(N, P) updates of all clients after these epochs."""
     rows = Rows(theta[None], torch.zeros(clients, dtype=torch.long))
-    work = LocalTraining(lr=0.05, epochs=1, batch_size=32)
+    work = LocalTraining(lr=0.05, epochs=epochs, batch_size=32)
     return ask(engine, work, clients, theta=rows)["update"]
 
 
 def compared(
-    name: str, counts: Sequence[int], repeats: int, clients: int = CLIENTS
+    name: str, counts: Sequence[int], repeats: int, sizes: Sequence[int], epochs: int = 1
 ) -> dict[int, Timing]:
     """Seconds of a request by the number of workers, in turns; all must give the same bits."""
-    net, federation = CASES[name](sizes_of(clients))
-    theta = net.new(0)
+    net, federation = CASES[name](sizes)
+    theta, clients = net.new(0), len(sizes)
     engines = {
         n: make_engine(net, federation, EngineSettings(device="cpu", workers=n)) for n in counts
     }
-    expected = trained(engines[counts[0]], theta, clients)
+    expected = trained(engines[counts[0]], theta, clients, epochs)
     taken: dict[int, list[float]] = {n: [] for n in counts}
     for _ in range(repeats):
         for n, engine in engines.items():
             began = perf_counter()
-            found = trained(engine, theta, clients)
+            found = trained(engine, theta, clients, epochs)
             taken[n].append(perf_counter() - began)
             assert torch.equal(found, expected), f"{n} workers give other bits"
     return {n: Timing.of(seconds) for n, seconds in taken.items()}
@@ -120,9 +120,18 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[1, cores()])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--clients", type=int, default=CLIENTS)
+    parser.add_argument(
+        "--examples",
+        type=int,
+        nargs="+",
+        default=EXAMPLES,
+        help="of the smallest client and the largest",
+    )
+    parser.add_argument("--epochs", type=int, default=1)
     given = parser.parse_args()
+    sizes = sizes_of(given.clients, given.examples)
     for name in given.only:
-        found = compared(name, given.workers, given.repeats, given.clients)
+        found = compared(name, given.workers, given.repeats, sizes, given.epochs)
         first = found[given.workers[0]]
         for n, timing in found.items():
             sys.stdout.write(
