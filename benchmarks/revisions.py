@@ -29,6 +29,8 @@ from torch import nn
 import umbel
 from benchmarks.measure import pin
 
+ROOT = Path(__file__).parents[1]
+
 GROUPS = 4
 
 
@@ -91,13 +93,12 @@ def inside(network: str, method: str, rounds: int) -> list[float]:
 
 def asked(source: Path, network: str, method: str, rounds: int) -> list[float]:
     """The same of the package in a folder, by a process of its own."""
-    here = Path(__file__).parents[1]
     words = ["-m", "benchmarks.revisions", "--inside", network, method, "--rounds", str(rounds)]
     found = subprocess.run(
         [sys.executable, *words],
         check=True,
         stdout=subprocess.PIPE,
-        cwd=here,
+        cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"},
     )
     seconds: list[float] = json.loads(found.stdout.splitlines()[-1])
@@ -106,8 +107,7 @@ def asked(source: Path, network: str, method: str, rounds: int) -> list[float]:
 
 def package(revision: str, place: Path) -> Path:
     """The package as it was in this revision, written below a folder."""
-    here = Path(__file__).parents[1]
-    words = ["git", "-C", str(here), "archive", revision, "src"]
+    words = ["git", "-C", str(ROOT), "archive", revision, "src"]
     archive = subprocess.run(words, check=False, capture_output=True)
     if archive.returncode:
         raise SystemExit(

@@ -99,7 +99,8 @@ def learning_rate(track: Track, local: LocalTraining) -> float:
             found[rate] = after.mean
         elif after.stopped != DIVERGED:  # by silence, or by divergence among simulated faults
             why = after.stopped
-            partly |= {rate: after.mean} if after.course else {}
+            if after.course:
+                partly[rate] = after.mean
     if not (found or partly):
         if why:
             raise QuorumError(why)
@@ -190,19 +191,14 @@ def _check_trained(one: Standing, track: Track, local: LocalTraining) -> None:
 
     It is a `UsageError` if it diverged, and a `QuorumError` if too few clients answered.
     """
+    if one.course:
+        return
     if one.stopped != DIVERGED:
-        _check_answered(one)
-    if not one.course:
-        raise UsageError(
-            f"training of one model diverged at learning rate {local.lr:g}: "
-            f"{to_change(track.federation)}"
-        )
-
-
-def _check_answered(standing: Standing) -> None:
-    """Raise `QuorumError` if training was stopped by clients before its first evaluation."""
-    if not standing.course:
-        raise QuorumError(standing.stopped)
+        raise QuorumError(one.stopped)
+    raise UsageError(
+        f"training of one model diverged at learning rate {local.lr:g}: "
+        f"{to_change(track.federation)}"
+    )
 
 
 def _one(local: LocalTraining) -> Contender:

@@ -12,7 +12,7 @@ from umbel.report.frameless import GAP, ROOM, add_columns, fitting, frameless, r
 from umbel.runs.budget import first_round, reachable
 from umbel.runs.flat import measures_of
 from umbel.runs.metrics import judged
-from umbel.runs.outcomes import by_method, over_seeds, spread_text, uneven
+from umbel.runs.outcomes import Methods, by_method, over_seeds, spread_text, uneven
 from umbel.runs.records import Record
 from umbel.runs.result import Result
 from umbel.runs.scored import VALIDATION
@@ -40,10 +40,10 @@ def course(runs: Sequence[Result], rounds: Sequence[int]) -> list[Table]:
         (f"round {number}", [_after(seeded, number, measure) for _, seeded in methods])
         for number in rounds
     ]
-    _, split = _table(runs, measure)
+    heads, caption, split = _heading(methods, measure)
     taken = [*([VALIDATED] if split else []), *(["seeds"] if counts else [])]
     for some in fitting(columns, ROOM - sum(len(each) + GAP for each in taken)):
-        table, _ = _table(runs, measure)
+        table = frameless(*heads)
         if counts:
             table.add_column("seeds", justify="right")
         add_columns(table, some)
@@ -51,8 +51,8 @@ def course(runs: Sequence[Result], rounds: Sequence[int]) -> list[Table]:
             many = [str(len(seeded))] if counts else []
             row(table, name, *split.get(name, ()), *many, *(cells[number] for _, cells in some))
         tables.append(table)
-    for table in tables[:-1]:
-        table.caption = None
+    for table in tables[-1:]:
+        table.caption = caption
     return tables
 
 
@@ -70,10 +70,12 @@ def reached(runs: Sequence[Result], measure: str, goal: float) -> Table:
     """
     known = reachable(dict(measures_of(record)) for run in runs for record in run.records)
     check(measure in known, "--reach", measure, f"any of {', '.join(known)}")
-    table, split = _table(runs, measure, "the seeds that reached it")
+    methods = by_method(runs)
+    heads, caption, split = _heading(methods, measure, "the seeds that reached it")
+    table = frameless(*heads, caption=caption)
     table.add_column(Text(printable(f"rounds to {measure} {goal:g}")), justify="right")
     table.add_column("seeds that reached it", justify="right")
-    for name, seeded in by_method(runs):
+    for name, seeded in methods:
         values = [[(r.round + 1, _value(r, measure)) for r in run.records] for run in seeded]
         first = [first_round(each, measure, goal) for each in values]
         count = f"{len(first) - first.count(None)} of {len(first)}"
@@ -81,14 +83,13 @@ def reached(runs: Sequence[Result], measure: str, goal: float) -> Table:
     return table
 
 
-def _table(
-    runs: Sequence[Result], measure: str, which: str = ""
-) -> tuple[Table, dict[str, tuple[str]]]:
-    """A table with a column for methods, and one for the examples of each where that matters.
+def _heading(
+    methods: Methods, measure: str, which: str = ""
+) -> tuple[list[str], str, dict[str, tuple[str]]]:
+    """Heads of a column for methods, and of one for the examples of each where that matters.
 
-    Its caption says over which seeds the means are.
+    Also the caption, which says over which seeds the means are, and each method's examples.
     """
-    methods = by_method(runs)
     validated = {
         name: any(_validated(record, measure) for run in seeded for record in run.records)
         for name, seeded in methods
@@ -97,10 +98,9 @@ def _table(
     notes = [over_seeds(methods, which), UNLIKE if some and not all(validated.values()) else ""]
     caption = "; ".join(filter(None, notes))
     if not some:
-        return frameless("method", caption=caption), {}
-    return frameless("method", "examples", caption=caption), {
-        name: (VALIDATED if on else "test",) for name, on in validated.items()
-    }
+        return ["method"], caption, {}
+    examples = {name: (VALIDATED if on else "test",) for name, on in validated.items()}
+    return ["method", "examples"], caption, examples
 
 
 def _validated(record: Record, measure: str) -> bool:
