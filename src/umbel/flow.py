@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from torch import Size, Tensor
 
@@ -21,6 +21,12 @@ from umbel.reduction import Reduction, Sums
 from umbel.summary import in_short
 
 T = TypeVar("T")
+
+Use: TypeAlias = Literal["averaged", "stored", "compared"]
+"""What becomes of replies in their round. "averaged": they enter averages, in which no client may
+have too large a share. "stored": each changes its client's own model, which may be averaged later;
+shares are bounded then. "compared": they only place clients, and change no model.
+"""
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,7 @@ class Request:
     optional: bool = False  #: whether the round can continue without any reply: no quorum is needed
     reduction: Reduction | None = None  #: which sums may replace the rows of a column
     number: int = 0  #: how many requests of the round came before this one; `drive` counts them
+    use: Use = "averaged"  #: what becomes of the replies in this round
 
     __repr__ = in_short
 

@@ -125,6 +125,18 @@ def test_a_claim_of_many_examples_is_worth_its_share_of_an_expert() -> None:
         torch.testing.assert_close(theta, START[:5] + torch.tensor(mean))
 
 
+def test_experts_are_weighted_by_whole_numbers_of_examples_whoever_was_asked_together() -> None:
+    sizes = (400, 8, 320, 8, 320, 8)
+    method = FedLEASE(warm_up=4, num_clusters=1, local=GENTLE)
+    run = umbel.Run(method, blobs(sizes), adapted_mlp(), participation=0.34, seed=3)
+    *_, (state, record) = run.rounds(4)
+    assert isinstance(state, FedLEASEState)
+    seen = state.examples > 0
+    assert state.examples[seen].tolist() == torch.tensor(sizes)[seen].tolist()
+    assert int(seen.sum()) > 2
+    assert record.bounded == {}
+
+
 def test_clients_are_served_their_expert_with_its_router_and_all_others() -> None:
     state, _ = routed_round()
     flow = ALGORITHM.serve(state, knowing([0, 2, 4], 1))

@@ -31,7 +31,7 @@ from umbel.engines.metering import Metered, Spent
 from umbel.engines.privacy import Privacy
 from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Guarded, QuorumError
-from umbel.flow import Replies, Request, Rows
+from umbel.flow import Replies, Request, Rows, Use
 from umbel.report.terminal import one_line
 from umbel.runs.guards import meter_of
 from umbel.runs.run import Run
@@ -273,6 +273,14 @@ def test_a_share_is_one_of_the_average_that_a_client_enters(known_by: str) -> No
     counts = dict(zip(replies.clients.tolist(), replies.columns["num_examples"], strict=True))
     assert [int(counts[client]) for client in range(CLIENTS)] == ALLOWED
     assert sorted(guard.take()[2]) == [0, 2, 5]
+
+
+@pytest.mark.parametrize("use", ["stored", "compared"])
+def test_where_nothing_is_averaged_no_number_of_examples_is_lowered(use: Use) -> None:
+    guard = Guarded(Claims(CLAIMED), Limits(max_share=0.5))
+    replies = guard.send(replace(request(), use=use))
+    assert replies.columns["num_examples"].tolist() == CLAIMED
+    assert guard.take()[2] == {}
 
 
 def test_a_run_bounds_a_client_within_its_own_cluster() -> None:

@@ -157,7 +157,8 @@ class FedLEASE(Algorithm[FedLEASEState]):
 
     def _train_alone(self, state: FedLEASEState, ctx: Context) -> Flow[FedLEASEState]:
         """A round of the warm-up: nothing is averaged."""
-        trained = yield from train(Rows(state.models, ctx.cohort), ctx, self.local)
+        asked = replace(ctx, use="stored")
+        trained = yield from train(Rows(state.models, ctx.cohort), asked, self.local)
         return replace(
             state,
             models=state.models.index_add(0, trained.clients, trained.update),
@@ -206,7 +207,7 @@ class FedLEASE(Algorithm[FedLEASEState]):
         late = ctx.cohort[state.examples[ctx.cohort] == 0]
         if not len(late):
             return state
-        asked = ctx.asking(late, optional=True)
+        asked = ctx.asking(late, optional=True, use="compared")
         clients, apart, examples = yield from self._newcomers(state, asked)
         return replace(
             state,

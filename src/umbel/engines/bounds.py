@@ -39,7 +39,7 @@ class Claims:
 
     clients: Tensor  # (N,) who answered
     clusters: Tensor  # (N,) the cluster whose average each client enters
-    counts: Tensor | None  # (N,) numbers of examples that clients report; None: not reported
+    counts: Tensor | None  # (N,) numbers of examples that clients report; None: no weights
     norms: Mapping[Piece, Tensor]  # (N,) float64, the norms of each piece
 
     __repr__ = in_short
@@ -52,12 +52,14 @@ class Claims:
         steps = [name for name in STEPS if name in replies.columns]
         if not steps or request.work.split != "train" or not len(replies.clients):
             return None
+        # Shares of one request say nothing of averages that are taken over several.
+        weights = replies.columns.get("num_examples") if request.use == "averaged" else None
         bounded = [] if limits.max_norm_ratio is None else steps
         pieces = [p for name in bounded for p in _pieces(request, replies, name, layout)]
         return cls(
             replies.clients,
             _clusters(request, replies),
-            replies.columns.get("num_examples"),
+            weights,
             {piece: norms_of(piece.of(replies.columns[piece.column])) for piece in pieces},
         )
 

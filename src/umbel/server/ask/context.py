@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import TypeAlias
+from typing import TypeAlias, get_args
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from umbel.checks import UsageError, check, kind_of, with_article
 from umbel.client.layout import Layout
 from umbel.client.work import Work
 from umbel.client.work.base import promised
-from umbel.flow import Request, Rows, check_numbers, check_tensor
+from umbel.flow import Request, Rows, Use, check_numbers, check_tensor
 from umbel.reduction import Reduction
 from umbel.seeds import Stream, client_seeds, seed_of
 from umbel.summary import in_short
@@ -69,6 +69,9 @@ class Context:
     num_outputs: int = 0  #: number of outputs of a model: for classification, the number of classes
     optional: bool = False  #: whether the round can continue if no client of the cohort replies
     sample: Sample = all_places  #: selects the clients that evidence covers; by default all
+    #: what becomes of replies in this round: they are "averaged", "stored" for averages of later
+    #: rounds, or only "compared", to place clients
+    use: Use = field(default="averaged", repr=False)
     #: largest share of the weight of one client in an average; engines enforce it in replies, but a
     #: method must enforce it in clusters that it finds from the replies
     max_share: float = field(default=1.0, repr=False)
@@ -85,7 +88,7 @@ class Context:
         """The same round with all clients asked."""
         return self.asking(torch.arange(self.num_clients))
 
-    def asking(self, clients: Tensor, optional: bool = False) -> Context:
+    def asking(self, clients: Tensor, optional: bool = False, use: Use = "averaged") -> Context:
         """The same round with these clients asked.
 
         Raises `UsageError` for numbers that are no clients, and for a client named twice.
@@ -94,7 +97,7 @@ class Context:
         cohort = clients.sort().values
         twice = cohort[1:][cohort.diff() == 0]
         check(not len(twice), "clients", f"{twice[:1].tolist()} twice", "unique: name each once")
-        return replace(self, cohort=cohort, optional=optional)
+        return replace(self, cohort=cohort, optional=optional, use=use)
 
     @property
     def clustering_seed(self) -> int:
@@ -113,17 +116,21 @@ class Context:
         All clients get the tensors of `shared`, and each client gets its row of the `Rows` given by
         name.
 
-        Raises `UsageError` unless `work` is a `Work`, those of `shared` are tensors, and each of
-        the others is `Rows` with a row for every client of the cohort.
+        Raises `UsageError` unless `work` is a `Work`, those of `shared` are tensors, each of the
+        others is `Rows` with a row for every client of the cohort, and `use` is one of its words.
         """
         check_work("work", work, Work)
+        words = get_args(Use)
+        check(self.use in words, "use", self.use, f"one of {', '.join(words)}")
         for name, tensor in (shared or {}).items():
             check_tensor(tensor, name)
         for name, rows in each.items():
             check_rows(name, rows)
             rows.check(name, len(self.cohort))
         seeds = client_seeds(self.seed, Stream.CLIENT, self.round, self.cohort.numpy())
-        request = Request(work, self.cohort, seeds, shared or {}, each, self.optional, reduction)
+        request = Request(
+            work, self.cohort, seeds, shared or {}, each, self.optional, reduction, use=self.use
+        )
         if reduction is not None:
             self._check_reduction(reduction, request)
         return request
