@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -101,6 +101,33 @@ def test_after_a_federated_warm_up_clusters_start_from_the_global_model() -> Non
             torch.testing.assert_close(mine.origin, before)
         before = theirs.models
     assert len(mine.models) == 2
+
+
+@pytest.mark.parametrize("metric", ["loss", "update"])
+def test_the_global_model_is_the_cohorts_too_if_only_some_clients_are_compared(metric: Any) -> None:
+    local = LocalTraining(batch_size=8)
+    method = LCFL(local, metric=metric, warm_up="federated", warm_up_rounds=2, compared=2)
+    run = Run(method, blobs([20] * 6), mlp(dtype=torch.float64))
+    fedavg = replace(run, algorithm=FedAvg(local))
+    *_, (mine, _) = run.rounds(2)
+    *_, (theirs, _) = fedavg.rounds(2)
+    assert isinstance(mine, LCFLState)
+    assert int(mine.assigned.sum()) == 2
+    for model in mine.models:
+        torch.testing.assert_close(model, theirs.models[0])
+
+
+def test_the_last_round_of_a_federated_warm_up_asks_the_cohort_and_who_is_compared() -> None:
+    method = LCFL(metric="update", warm_up="federated", warm_up_rounds=1, compared=2)
+    flow = method.round(method.init(setup(9)), context([0, 4, 8], 9))
+    asked = requested(flow).clients
+    assert {0, 4, 8} <= set(asked.tolist())
+    assert len(asked) > 3
+    update = asked[:, None].float()
+    after = answered(flow, asked.tolist(), update=update, num_examples=torch.ones_like(asked))
+    assert isinstance(after, LCFLState)
+    torch.testing.assert_close(after.models, update.mean(0).expand(len(after.models), 1))
+    assert set(asked.tolist()) - {0, 4, 8} <= set(after.assigned.nonzero()[:, 0].tolist())
 
 
 def test_clients_may_warm_up_differently_than_they_train() -> None:

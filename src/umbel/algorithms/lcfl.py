@@ -65,7 +65,7 @@ class Warm:
     def pick(self, which: Tensor) -> Warm:
         """The clients for which `which` (N,) is true."""
         rows = (self.clients, self.num_examples, self.model, self.evidence)
-        return Warm(*(row[which] for row in rows))
+        return self if which.all() else Warm(*(row[which] for row in rows))
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,8 @@ class LCFL(Algorithm[LCFLState]):
     "own": from the seed's first model), by their half of eq. 2 or 6: medoids aren't asked.
 
     Every client gets the models of all others: M x M models are sent. With `compared`, only that
-    many clients, drawn at random, are clustered; the rest join later, like clients that missed it.
+    many clients, drawn at random, are asked and clustered; the rest join later, like clients that
+    missed it. In a federated warm-up the cohort is asked, too, and the global model is of both.
     """
 
     only_trains: ClassVar[Mapping[str, tuple[str, ...]]] = {"metric": ("parameters", "update")}
@@ -151,7 +152,7 @@ class LCFL(Algorithm[LCFLState]):
         if not state.clustered:
             if ctx.round < self._clustering_round:
                 return (yield from federate(state, ctx, self.local, self.averaging))
-            return (yield from self._cluster(state, ctx.asking(self._compared(ctx))))
+            return (yield from self._cluster(state, ctx))
         late = ctx.cohort[~state.assigned[ctx.cohort]]
         if len(late):
             state = yield from self._assign_late(state, ctx.asking(late, optional=True))
@@ -169,14 +170,9 @@ class LCFL(Algorithm[LCFLState]):
         return {"clients": state.shown, "distance": state.distance} if len(state.shown) else {}
 
     @property
-    def _clusterer(self) -> Clusterer:
-        """The clusterer with the number of clusters set."""
-        return joined(self.clusterer, self.num_clusters)
-
-    @property
     def _fewest(self) -> int:
         """The smallest number of clients that can be clustered."""
-        return getattr(self._clusterer, "num_clusters", None) or 1
+        return getattr(joined(self.clusterer, self.num_clusters), "num_clusters", None) or 1
 
     @property
     def _clustering_round(self) -> int:
@@ -194,17 +190,19 @@ class LCFL(Algorithm[LCFLState]):
 
     def _cluster(self, state: LCFLState, ctx: Context) -> Flow[LCFLState]:
         """Lines 1 to 16."""
-        warm = yield from self._warm_up(Rows(state.models, state.labels[ctx.cohort]), ctx)
-        if len(warm.clients) < self._fewest:
-            return state  # the next round tries again
-        if self._by_loss:
+        compared, alone = self._compared(ctx), self.warm_up == "local"
+        ctx = ctx.asking(compared if alone else torch.unique(torch.cat([compared, ctx.cohort])))
+        everyone = yield from self._warm_up(Rows(state.models, state.labels[ctx.cohort]), ctx)
+        mine = torch.isin(everyone.clients, compared)
+        warm = everyone.pick(mine)
+        if self._by_loss and len(warm.clients) >= self._fewest:
             again = ctx.asking(warm.clients)
             judged = yield from losses(warm.model, again, MeanLoss(self.max_examples))
             # Only clients that sent models and losses can be compared: cross[i, j] = L_i(w_j).
             both = torch.isin(warm.clients, judged.clients)
             warm, cross = warm.pick(both), judged.losses[:, both]
-            if len(warm.clients) < self._fewest:
-                return state
+        if len(warm.clients) < self._fewest:
+            return state  # the next round tries again
         with ctx.clustering:
             if self._by_loss:
                 own = cross.diagonal()
@@ -212,16 +210,18 @@ class LCFL(Algorithm[LCFLState]):
             else:
                 own = torch.zeros(len(warm.clients), dtype=torch.double)
                 distance = self._between(warm.evidence, warm.evidence, ctx.layout).fill_diagonal_(0)
-            clusters = clusters_by(self._clusterer, distance, ctx.clustering_seed)
+            clusterer = joined(self.clusterer, self.num_clusters)
+            clusters = clusters_by(clusterer, distance, ctx.clustering_seed)
             middle = medoids(distance, clusters)
         shown, largest = ctx.sample(len(clusters)), torch.bincount(clusters).argmax()
         assigned = state.assigned.index_fill(0, warm.clients, True)
+        averaged = everyone.pick(assigned[everyone.clients] | ~mine)
         return LCFLState(
-            models=self._starts(warm, clusters, ctx),
+            models=self._starts(averaged, clusters, ctx),
             labels=largest.repeat(len(state.labels)).index_copy(0, warm.clients, clusters),
             clustered=True,
             assigned=assigned,
-            origin=state.origin if self.warm_up == "local" else state.models,
+            origin=state.origin if alone else state.models,
             own=state.models[~assigned] if self.start == "own" else state.own,
             medoids=warm.clients[middle],
             evidence=warm.evidence[middle],
@@ -233,7 +233,7 @@ class LCFL(Algorithm[LCFLState]):
     def _starts(self, warm: Warm, clusters: Tensor, ctx: Context) -> Tensor:
         """The models (K, P) that the clusters start from."""
         count, apart = int(clusters.max()) + 1, self.warm_up == "local"
-        labels = clusters if apart else torch.zeros_like(clusters)
+        labels = clusters if apart else torch.zeros_like(warm.clients)
         weights = within_shares(warm.num_examples, labels, ctx.max_share)
         mean = self.averaging.step(warm.model, labels, weights, count if apart else 1, ctx.layout)
         return mean if apart else model_of_each(mean, count)
