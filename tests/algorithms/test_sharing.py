@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from umbel.algorithms.base import check_only_trains
 from umbel.algorithms.restarts import RestartsState
 from umbel.algorithms.sharing import SharingState
 from umbel.client.batches import Batch
-from umbel.client.work import LocalTraining, Work, joined, parted
+from umbel.client.work import MEMORY, LocalTraining, Work, joined, parted
 from umbel.engines import make_engine
 from umbel.flow import Engine, Replies, Request
 from umbel.method import Context, Flow, losses, one_model
@@ -137,6 +137,44 @@ def test_clustered_methods_cluster_by_what_is_shared() -> None:
     assert record.ari == 1.0
     assert isinstance(state, SharingState)
     assert state.kept.shape == (8, int(A.sum()))
+
+
+def test_what_is_trained_only_to_find_clusters_is_not_kept() -> None:
+    inner = umbel.FLHC(num_clusters=2, cluster_round=1, local=WHOLE)
+    run = umbel.Run(umbel.Sharing(inner, kept=("3.*",)), blobs(), mlp())
+    (before, _), (clustered, _) = run.rounds(2)
+    assert isinstance(before, SharingState)
+    assert isinstance(clustered, SharingState)
+    assert len(clustered.models) == 2
+    assert torch.equal(clustered.models[0], before.models[0])
+    assert torch.equal(clustered.kept, before.kept)
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        umbel.FLHC(num_clusters=2, cluster_round=0, local=WHOLE),
+        umbel.LCFL(WHOLE, metric="update", num_clusters=2),
+    ],
+)
+def test_nor_is_what_a_late_client_trains_to_be_placed(inner: umbel.Algorithm[Any]) -> None:
+    method = umbel.Sharing(inner, kept=("3.*",))
+    run = umbel.Run(method, blobs(), mlp())
+    ((state, _),) = run.rounds(1)
+    assert isinstance(state, SharingState)
+    (known,) = state.inner
+    name = "placed" if isinstance(inner, umbel.FLHC) else "assigned"
+    placed = getattr(known, name).index_fill(0, torch.tensor([0]), False)
+    late = replace(state, inner=(replace(known, **{name: placed}),))
+
+    flow = method.round(late, replace(run.context(1, 3), cohort=torch.tensor([0, 1])))
+    asked = next(flow)
+    assert asked.use == "compared"
+    assert asked.clients.tolist() == [0]
+    again = flow.send(run.clients.send(asked))
+
+    assert again.use == "averaged"
+    assert torch.equal(again.each[MEMORY].table, state.kept)
 
 
 @pytest.mark.parametrize("metric", ["cosine", "l2"])

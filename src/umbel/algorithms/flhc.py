@@ -92,11 +92,12 @@ class FLHC(Algorithm[FLHCState]):
 
     def round(self, state: FLHCState, ctx: Context) -> Flow[FLHCState]:
         if ctx.round >= self.cluster_round and not len(state.joint):
-            return (yield from self._cluster(state, ctx.everyone))
+            return (yield from self._cluster(state, replace(ctx.everyone, use="compared")))
         late = ctx.cohort[~state.placed[ctx.cohort]]
         known = ctx.asking(ctx.cohort[state.placed[ctx.cohort]])
         if len(late):
-            state = yield from self._admit(state, ctx.asking(late, optional=True))
+            asked = ctx.asking(late, optional=True, use="compared")
+            state = yield from self._admit(state, asked)
         return (yield from federate(state, known, self.local, self.averaging))
 
     def assign(self, state: FLHCState, ctx: Context) -> Flow[Assigned]:

@@ -81,9 +81,8 @@ class LCFL(Algorithm[LCFLState]):
     when first asked later, it warms up and joins the nearest medoid. Newcomers do so too (`start`
     "own": from the seed's first model), by their half of eq. 2 or 6: medoids aren't asked.
 
-    Every client gets the models of all others: M x M models are sent. With `compared`, only that
-    many clients, drawn at random, are asked and clustered; the rest join later, like clients that
-    missed it. In a federated warm-up the cohort is asked, too, and the global model is of both.
+    Every client gets all M models. With `compared`, only that many clients, drawn at random, are
+    clustered; the rest join later. A federated warm-up has the cohort in its last mean besides.
     """
 
     only_trains: ClassVar[Mapping[str, tuple[str, ...]]] = {"metric": ("parameters", "update")}
@@ -155,7 +154,8 @@ class LCFL(Algorithm[LCFLState]):
             return (yield from self._cluster(state, ctx))
         late = ctx.cohort[~state.assigned[ctx.cohort]]
         if len(late):
-            state = yield from self._assign_late(state, ctx.asking(late, optional=True))
+            asked = ctx.asking(late, optional=True, use="compared")
+            state = yield from self._assign_late(state, asked)
         known = ctx.asking(ctx.cohort[state.assigned[ctx.cohort]])
         return (yield from federate(state, known, self.local, self.averaging))
 

@@ -55,8 +55,9 @@ class SharingState(State):
 class Sharing(Algorithm[SharingState]):
     """A method in which clients only train, with a part of each model kept by its client.
 
-    Each client continues to train its part from the values of its last training. The part is not
-    averaged, and is 0 in the updates that the method clusters by. It is not counted as traffic;
+    Each client continues to train its part from the values of its last training, unless this was
+    only to find its cluster. The part is not averaged, and is 0 in the updates that the method
+    clusters by. It is not counted as traffic;
     over Flower, the server has a copy of it all the same, for its checkpoint. A client uses its
     cluster's model with its own part; a newcomer uses the initial values of that part.
     """
@@ -114,7 +115,9 @@ class Sharing(Algorithm[SharingState]):
         def ask(request: Request) -> Flow[Replies]:
             nonlocal kept
             answer = yield self._parted(request, kept, ctx.layout)
-            kept = kept.index_copy(0, answer.clients, answer.columns[MEMORY])
+            # What is trained only for a comparison changes no model, nor any part of one.
+            if request.use != "compared":
+                kept = kept.index_copy(0, answer.clients, answer.columns[MEMORY])
             return self._whole(answer, ctx.layout)
 
         inner = yield from _relayed(self.of.round(state.inner[0], ctx), ask)
