@@ -349,6 +349,26 @@ def test_whoever_interrupts_it_leaves_nobody_behind(error: type[BaseException]) 
         Crew(do, 3, 3).run()
 
 
+def test_ctrl_c_at_the_end_of_each_worker_leaves_nobody_and_no_pipe_behind() -> None:
+    parent, there = os.getpid(), squares(5)
+    pipes = {each.name for each in Path("/proc/self/fd").iterdir()}
+
+    def do(task: int) -> None:
+        there[task] = 1
+        while not there.all() or os.getpid() != parent:
+            time.sleep(0.001)
+        signal.raise_signal(signal.SIGINT)
+
+    # The system sends it when a worker ends: the first of them when it is killed after Ctrl-C.
+    before = signal.signal(signal.SIGCHLD, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            Crew(do, 5, 5).run()
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert {each.name for each in Path("/proc/self/fd").iterdir()} == pipes
+
+
 def test_ctrl_c_while_a_worker_is_waited_for_leaves_nobody_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

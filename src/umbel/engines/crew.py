@@ -1,8 +1,7 @@
 """A crew: forked processes that work through numbered tasks, and may be killed while they do so.
 
 A free worker reads the next task number from a common pipe. It writes results to shared memory, so
-that nothing is sent back. A worker that dies is replaced, and the task that it had begun is done
-again.
+that nothing is sent back. A worker that dies is replaced, and what it had begun is done again.
 """
 
 from __future__ import annotations
@@ -77,6 +76,7 @@ class Crew:
         self.attempts = [0] * tasks
         # The second is closed by the system when this process ends.
         self.todo, self.put, self.alive, self.stay = two_pipes()
+        self.pipes = [self.todo, self.put, self.alive, self.stay]
         os.set_blocking(self.todo, False)
         self.workers: dict[int, int] = {}  # processes, by the pipe that closes when they end
         self.allowed: int | None = None  # processes that the system let begin at the start
@@ -105,7 +105,10 @@ class Crew:
                     if self.attempts[task] >= ATTEMPTS:
                         raise DeathsError(task, self.how)
         finally:
-            self._end()
+            try:
+                self._end()
+            finally:  # again, if a signal came just before signals were held
+                self._end()
 
     def _left(self) -> list[int]:
         return [task for task in range(self.tasks) if self.states[task] != DONE]
@@ -261,18 +264,22 @@ class Crew:
         return seconds
 
     def _stop(self) -> None:
-        for pipe, process in self.workers.items():
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-            _ended(process)
-            os.close(pipe)
-        self.workers.clear()
+        """End all workers. Signals wait: a second Ctrl-C would leave some of them running."""
+        with Held():
+            for process in self.workers.values():
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            while self.workers:
+                pipe, process = self.workers.popitem()
+                _ended(process)
+                os.close(pipe)
 
     def _end(self) -> None:
         """Leave no process and no pipe behind."""
-        self._stop()
-        for pipe in (self.todo, self.put, self.alive, self.stay):
-            os.close(pipe)
+        with Held():
+            self._stop()
+            while self.pipes:
+                os.close(self.pipes.pop())
 
 
 def _ended(process: int) -> str:

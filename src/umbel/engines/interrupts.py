@@ -1,4 +1,4 @@
-"""Signals that arrive while this process forks: their handlers are called once it has forked."""
+"""Signals that arrive while this process forks or ends workers: handlers are called afterwards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ class Held:
 
     A handler may raise an error, as on Ctrl-C. Python ignores errors in what it calls at a fork,
     such as the functions that lock and unlock `logging`: the signal would be lost, and the lock
-    held for ever. A process that is forked inside leaves the block by `put_back` and `let_in`.
+    held for ever. Raised while workers are ended, it would leave the others running. A process that
+    is forked inside leaves the block by `put_back` and `let_in`.
     """
 
     def __init__(self) -> None:
