@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing import forkserver
 from pathlib import Path
@@ -218,6 +218,40 @@ def test_what_jobs_are_copied_from_may_be_killed_while_it_loads(kills: int, umbe
         assert again == [True, True, True, False]
         assert "4 times so far; --jobs 1 works without it" in lines[3]
         assert lines[3].endswith("go on with: the same command")
+
+
+@contextmanager
+def descriptors(free: int) -> Iterator[None]:
+    """Inside, this process can open so many files more."""
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    listed = list(Path("/proc/self/fd").iterdir())  # with the one by which they are listed
+    used = {int(each.name) for each in listed if each.is_symlink()}
+    limit = [number for number in range(free + len(used)) if number not in used][free - 1] + 1
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="descriptors are counted on Linux alone")
+def test_as_many_jobs_start_as_there_are_descriptors_for(umbel: Shell) -> None:
+    jobs._load()
+    server: Any = forkserver._forkserver
+    process = server._forkserver_pid
+    words = ("compare", "both", "--seeds", "4", "--jobs", "8", *IN_TURN, "--set", "rounds=1")
+    with descriptors(jobs.SPARE - 1):
+        _, errors = umbel(*words, status=1)
+    why = "Too many open files; --jobs 1 starts no other process; go on with: the same command"
+    assert errors == f"umbel: no job can start: {why}\n"
+    with descriptors(jobs.SPARE + 6):
+        _, errors = umbel(*words)
+    assert errors == "only 3 jobs can start: Too many open files\n"
+    assert len(list(umbel.folder.glob("runs/both/*/records.jsonl"))) == 8
+    assert server._forkserver_pid == process
+    assert os.waitpid(process, os.WNOHANG) == (0, 0)  # it goes on
 
 
 @pytest.mark.thorough

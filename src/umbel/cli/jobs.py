@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import multiprocessing
+import os
 import signal
 import sys
 import tempfile
@@ -20,11 +22,13 @@ from typing import TYPE_CHECKING, Generic
 import click
 
 from umbel.checks import printable
+from umbel.cli.ending import ending_in_order
 from umbel.cli.job import Begun, Ended, Failed, Made, News, Said, Told, U, Unit, work
 from umbel.cli.printing import say
 from umbel.cli.screen import OwnScreen
 from umbel.cores import cores, forget, roaming
 from umbel.report.watching import Begin, Tell, watched_together
+from umbel.summary import counted
 
 if TYPE_CHECKING:  # not every system has both
     from multiprocessing.context import (
@@ -40,11 +44,14 @@ AGAIN = 3
 PAUSE = 0.5
 """Seconds to wait for the system to remove the process that jobs are forked from."""
 
-ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
-"""Signals that end a process; not every system has both."""
-
 GRACE = 10.0
 """Seconds that a job has to end when it is told to; after that it is killed."""
+
+SPARE = 16
+"""No job is started with fewer free descriptors; starting one takes fewer, for a moment."""
+
+LIMITS = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
+"""Errors that come with too many open files or processes, or too little memory."""
 
 # A job must not inherit what its parent has opened, such as locks of runs or a GPU. If processes
 # can be forked from a server process that has only imported modules, PyTorch is loaded once.
@@ -69,6 +76,7 @@ class Job:
     """A process that makes one unit at a time, as its parent sees it."""
 
     def __init__(self, threads: int) -> None:
+        _check_descriptors()
         self.pipe, theirs = CONTEXT.Pipe()
         level = logging.getLogger("umbel").getEffectiveLevel()
         for attempt in range(AGAIN + 1):
@@ -117,7 +125,7 @@ def make_in_jobs(units: Sequence[U], runs: int, count: int, screen: OwnScreen) -
         return Made()
     count = min(count, runs)
     threads = max(1, cores() // count)
-    with _ending_in_order(), watched_together(screen.lines, screen.to_stderr) as begin:
+    with ending_in_order(), watched_together(screen.lines, screen.to_stderr) as begin:
         desk = Desk(units, threads, begin, screen)
         try:
             desk.start(count)
@@ -138,9 +146,22 @@ class Desk(Generic[U]):
         self.left: Made[U] = Made()
 
     def start(self, count: int) -> None:
-        """Start `count` more jobs."""
+        """Start `count` more jobs, or as many as the system allows, at least one."""
         for _ in range(count):
-            self.idle.append(Job(self.threads))
+            try:
+                self.idle.append(Job(self.threads))
+            except OSError as error:
+                if error.errno not in LIMITS:
+                    raise
+                self._go_on_with_these(error)
+                return
+
+    def _go_on_with_these(self, error: OSError) -> None:
+        there = len(self.idle) + len(self.making)
+        if not there:
+            how = "--jobs 1 starts no other process; go on with: the same command"
+            raise click.ClickException(f"no job can start: {error.strerror}; {how}") from None
+        say(f"only {counted(there, 'job')} can start: {error.strerror}", err=True)
 
     def run(self) -> Made[U]:
         """Make all there is."""
@@ -210,6 +231,16 @@ class Desk(Generic[U]):
             job.pipe.close()
 
 
+def _check_descriptors() -> None:
+    """Raise `OSError` if too few descriptors are free to start a job.
+
+    If they ended while it is started, so would the process that jobs are copied from.
+    """
+    with ExitStack() as opened:
+        for _ in range(SPARE):
+            opened.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+
+
 def _start(process: ForkServerProcess | SpawnProcess) -> None:
     """Start it. Raises `EOFError` or `ConnectionError` where what it is copied from is gone."""
     copied = CONTEXT.get_start_method() == "forkserver"
@@ -266,27 +297,3 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _ending_in_order() -> Iterator[None]:
-    """Inside, a signal that ends this process ends it by `SystemExit`, after what is to be closed.
-
-    `multiprocessing` would otherwise leave files. Signals that are ignored, as by nohup, or handled
-    by somebody else, stay so.
-    """
-    main = threading.current_thread() is threading.main_thread()
-    heeded = [number for number in ENDING if main and signal.getsignal(number) == signal.SIG_DFL]
-
-    def end(number: int, _: object) -> None:
-        for each in heeded:  # a second one would interrupt the ending of jobs
-            signal.signal(each, signal.SIG_IGN)
-        raise SystemExit(128 + number)
-
-    for number in heeded:
-        signal.signal(number, end)
-    try:
-        yield
-    finally:
-        for number in heeded:
-            signal.signal(number, signal.SIG_DFL)
