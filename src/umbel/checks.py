@@ -7,7 +7,7 @@ import inspect
 import re
 import shlex
 import unicodedata
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import InitVar
 from math import isfinite
@@ -48,6 +48,9 @@ class InUseError(UsageError):
 
 class QuorumError(RuntimeError):
     """Raised if too few clients gave a usable reply for the round to continue; see `Limits`."""
+
+    #: The errors of each run, if it ended several at once; its message has all of theirs.
+    runs: Sequence[QuorumError] = ()
 
 
 class WorkersDiedError(QuorumError):

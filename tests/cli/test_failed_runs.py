@@ -11,8 +11,8 @@ import pytest
 
 from tests.shell import Shell
 from umbel.algorithms import FedAvg
-from umbel.checks import DivergedError, UsageError, WorkersDiedError
-from umbel.cli.advancing import nothing_left_of
+from umbel.checks import DivergedError, QuorumError, UsageError, WorkersDiedError
+from umbel.cli.advancing import nothing_left_of, resumable
 from umbel.cli.job import noting
 from umbel.cli.reproducing import make_all
 from umbel.client.work import LocalTraining
@@ -25,6 +25,7 @@ from umbel.papers.runner import results
 from umbel.runs.execution import execute
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
+from umbel.runs.lockstep import as_one
 
 SWEPT = ("--set", "rounds=1", "--set", "algorithm.local.lr=1e12,0.1")
 
@@ -60,6 +61,17 @@ def test_seeds_side_by_side_that_fail_in_their_own_ways_say_so_each(umbel: Shell
         seed = line.split()[3].rstrip(":")
         _, alone = umbel("run", "both/fedavg.toml", "--seed", seed, *faults, status=1)
         assert alone.removeprefix("umbel: ").partition(";")[0] in line
+        assert line.endswith("to change them choose another --runs-dir or name")
+
+
+def test_what_each_of_several_runs_can_do_is_said_by_its_own_error() -> None:
+    failed: list[str] = []
+    with noting(failed), resumable("the same command"):
+        raise as_one([QuorumError("seed 0: too few"), DivergedError("seed 1: it diverged")])
+    few, diverged = failed
+    assert few.startswith("seed 0: too few; a run keeps its limits and faults; ")
+    assert few.endswith("; go on with: the same command")
+    assert diverged.startswith("seed 1: it diverged; run it again with another --set ")
 
 
 def test_rows_for_programs_have_the_run_that_can_not_go_on(umbel: Shell) -> None:

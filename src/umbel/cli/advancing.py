@@ -26,6 +26,7 @@ from umbel.data.sources import Sources
 from umbel.runs.durable import FULL
 from umbel.runs.execution import execute, execute_together
 from umbel.runs.folder import RunFolder
+from umbel.runs.lockstep import as_one
 
 INTERRUPTED = 130
 
@@ -76,19 +77,9 @@ def resumable(command: str, folders: Sequence[RunFolder] = ()) -> Iterator[None]
     try:
         with interruptible(command), memory_errors():
             yield
-    except DivergedError as error:
-        how = "run it again with another --set algorithm.local.lr=..."
-        raise DivergedError(f"{error}; {how} and, if rounds were done, another name") from None
-    except WorkersDiedError as error:
-        one = len(folders) == 1
-        alone = to_paste("resume", folders[0].path, "--workers", 1) if one else command
-        raise WorkersDiedError(f"{error}; go on with: {alone}") from None
     except QuorumError as error:
-        kept = "a run keeps its limits and faults; to change them choose another --runs-dir or name"
-        # Simulated faults would be the same in a second attempt.
-        again = any(folder.experiment.faults.any for folder in folders)
-        on = "" if again else f"; go on with: {command}"
-        raise QuorumError(f"{error}; {kept}{on}") from None
+        each = [_advised(one, command, folders) for one in error.runs or [error]]
+        raise as_one(each) from None
     except MemoryError as error:
         on = f"; go on with: {command}" if any(folder.begun for folder in folders) else ""
         raise MemoryError(f"{error}{on}") from None
@@ -97,6 +88,23 @@ def resumable(command: str, folders: Sequence[RunFolder] = ()) -> Iterator[None]
             raise
         how = f"{error.strerror}; make room, and go on with: {command}"
         raise OSError(error.errno, how, error.filename) from None
+
+
+def _advised(error: QuorumError, command: str, folders: Sequence[RunFolder]) -> QuorumError:
+    """The error of a run, whose message says how to go on."""
+    if isinstance(error, DivergedError):
+        other = "run it again with another --set algorithm.local.lr=..."
+        how = f"{other} and, if rounds were done, another name"
+    elif isinstance(error, WorkersDiedError):
+        one = len(folders) == 1
+        alone = to_paste("resume", folders[0].path, "--workers", 1) if one else command
+        how = f"go on with: {alone}"
+    else:
+        how = "a run keeps its limits and faults; to change them choose another --runs-dir or name"
+        # Simulated faults would be the same in a second attempt.
+        if not any(folder.experiment.faults.any for folder in folders):
+            how += f"; go on with: {command}"
+    return type(error)(f"{error}; {how}")
 
 
 def titled(name: str, seeds: Sequence[int]) -> str:

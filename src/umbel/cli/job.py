@@ -75,7 +75,7 @@ def noting(failed: list[str]) -> Iterator[None]:
     except WorkersDiedError:  # a fault of this machine, which would affect the next run, too
         raise
     except QuorumError as error:
-        failed += str(error).splitlines()  # of several runs, a line for each
+        failed += map(str, error.runs or [error])
 
 
 @dataclass(frozen=True)

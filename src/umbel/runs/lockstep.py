@@ -45,10 +45,21 @@ class Stopped(Exception):  # noqa: N818
     """Raised in a run when another run, or the user, has ended all runs."""
 
 
-def _as_one(errors: Sequence[BaseException]) -> BaseException:
+def as_one(errors: Sequence[QuorumError]) -> QuorumError:
+    """The error of a single run, or one that holds those of several and has a line for each."""
+    if len(errors) == 1:
+        return errors[0]
+    whole = type(errors[0])("\n".join(map(str, errors)))
+    whole.runs = errors
+    return whole
+
+
+def _first(errors: Sequence[BaseException]) -> BaseException:
+    """The first error, with notes of the others, unless other settings would cure them all."""
+    curable = [error for error in errors if isinstance(error, QuorumError)]
+    if len(curable) == len(errors):
+        return as_one(curable)
     first, *others = errors
-    if others and isinstance(first, QuorumError):
-        return type(first)("\n".join(map(str, errors)))
     for other in others:
         first.add_note(f"beside it, in another run: {other!r}")
     return first
@@ -179,7 +190,7 @@ class MeetingPoint:
                     thread.join()
         order = sorted(errors, key=lambda number: (isinstance(errors[number], QuorumError), number))
         if order:
-            raise _as_one([errors[number] for number in order])
+            raise _first([errors[number] for number in order])
         return all_start
 
     def _start(self, threads: Sequence[threading.Thread]) -> bool:
