@@ -20,6 +20,7 @@ from umbel.engines.devices import repeatable
 from umbel.engines.explained import explained
 from umbel.engines.fit_examples import check_examples
 from umbel.engines.fit_gradient import check_gradient
+from umbel.engines.fit_models import check_models
 from umbel.engines.fit_objective import check_accuracy, check_objective
 from umbel.engines.fit_repeats import check_repeats
 
@@ -57,6 +58,7 @@ def check_fit(net: Net, federation: Federation) -> None:
         _check_parameters(net.modules.overwritten(batch.x))
         check_gradient(net, batch)
         check_repeats(net, batch.x)
+        check_models(net, theta, batch.x)
     check_examples(net, theta, federation, batch.x)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 import torch
@@ -57,7 +58,7 @@ def _refuse(leaves: list[Any], original: nn.Module) -> None:
     """Refuse tensors outside the model that require gradients: they would never be trained."""
     if not leaves:
         return
-    named = {node: name for name, node in _ends(original).items()}
+    named = {node: name for name, node in ends_of(original).items()}
     if leaves[0] in named:
         raise UsageError(
             f"Net: forward uses {named[leaves[0]]} of the module that was built, whose copies "
@@ -72,13 +73,18 @@ def _refuse(leaves: list[Any], original: nn.Module) -> None:
 
 
 def _others(loss: Tensor, module: nn.Module) -> list[Any]:
-    """Where gradients of a loss would be added up, but for the parameters of the module.
+    """Where gradients of a loss would be added up, but for the parameters of the module."""
+    return leaves_of(loss, set(ends_of(module).values()))
+
+
+def leaves_of(result: Tensor, apart: Set[Any] = frozenset()) -> list[Any]:
+    """Where gradients of a result would be added up, but for these nodes and what is behind them.
 
     These are nodes of its graph, each with the tensor that it stands for, `variable`.
     """
-    waiting: list[Any] = [loss.grad_fn]
+    waiting: list[Any] = [result.grad_fn]
     # The graph may go on behind parameters: torch.jit copies those of a layer by an operation.
-    seen, found = {*waiting, *_ends(module).values()}, []
+    seen, found = {*waiting, *apart}, []
     while waiting:
         node = waiting.pop()
         if hasattr(node, "variable"):
@@ -89,7 +95,7 @@ def _others(loss: Tensor, module: nn.Module) -> list[Any]:
     return found
 
 
-def _ends(module: nn.Module) -> dict[str, Any]:
+def ends_of(module: nn.Module) -> dict[str, Any]:
     """The node of each trained parameter."""
     named = module.named_parameters()
     return {name: get_gradient_edge(p).node for name, p in named if p.requires_grad}

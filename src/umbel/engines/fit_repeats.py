@@ -39,7 +39,8 @@ def check_repeats(net: Net, x: Tensor) -> None:
     first = {training: passed(training) for training in (False, True)}
 
     def same(passed: Passed) -> bool:
-        return all(_same(first[mode], passed(mode), net.eps) for mode in (True, False))
+        share = ROUNDING * net.eps
+        return all(close(first[mode], passed(mode), share) for mode in (True, False))
 
     if not same(passed):
         again = "Net: forward gives other outputs when it is called again with the same inputs"
@@ -82,8 +83,9 @@ def _passes(net: Net, x: Tensor, before: Tensor | None = None) -> Passed:
     return passed
 
 
-def _same(first: Tensor, second: Tensor, eps: float) -> bool:
+def close(first: Tensor, second: Tensor, share: float) -> bool:
+    """Whether two outputs differ by no more than this share of the largest finite one."""
     if first.shape != second.shape:
         return False
-    bound = ROUNDING * eps * float(first.abs().nan_to_num(0, posinf=0).max())
+    bound = share * float(first.abs().nan_to_num(0, posinf=0).max())
     return torch.allclose(first, second, rtol=0, atol=bound, equal_nan=True)

@@ -1,0 +1,117 @@
+"""A network whose outputs are not those of the model that it is given is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+import umbel
+from tests.engines.fitted import LABELS, clients, numbers
+from umbel.engines import make_engine
+from umbel.engines.fit import check_fit
+
+
+class Holding(nn.Module):
+    """Uses its first parameter by another way than its attribute."""
+
+    def __init__(self, way: str, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.first = nn.Parameter(torch.randn(8, 4, dtype=dtype) / 2)
+        self.drop, self.layer = nn.Dropout(0.5), nn.Linear(8, 3, dtype=dtype)
+        ways: dict[str, Callable[[Tensor], Tensor]] = {
+            "list": Listed([self.first]),
+            "ParameterList": Listed(nn.ParameterList([self.first])),
+            "partial": partial(linear, weight=self.first),
+        }
+        self.then = ways[way]
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.layer(self.drop(self.then(x).tanh()))
+        return out
+
+
+class Listed(nn.Module):
+    """Multiplies by the first of its weights."""
+
+    def __init__(self, weights: Any) -> None:
+        super().__init__()
+        self.weights = weights
+
+    def forward(self, x: Tensor) -> Tensor:
+        return linear(x, self.weights[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("way", ["list", "partial"])
+def test_parameters_that_a_module_holds_beside_its_attributes_are_refused(
+    way: str, dtype: torch.dtype
+) -> None:
+    federation = clients(numbers(12, 4), LABELS)
+    said = r"Net: forward takes first from a list, dict or functools\.partial.* nn\.ParameterList"
+    with pytest.raises(umbel.UsageError, match=said):
+        make_engine(umbel.Net(lambda: Holding(way, dtype)), federation)
+    make_engine(umbel.Net(lambda: Holding("ParameterList", dtype)), federation)
+
+
+class Merging(nn.Linear):
+    """A frozen layer with an adapter, which evaluation has merged into it, as in loralib."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 3)
+        self.requires_grad_(False)
+        self.lora_A = nn.Parameter(torch.randn(2, 4) / 2)
+        self.lora_B = nn.Parameter(torch.zeros(3, 2))
+
+    def train(self, mode: bool = True) -> Merging:
+        if mode != self.training:
+            self.weight.data += (1 - 2 * mode) * (self.lora_B @ self.lora_A)
+        return super().train(mode)
+
+    def forward(self, x: Tensor) -> Tensor:
+        apart = linear(linear(x, self.lora_A), self.lora_B) if self.training else 0
+        return super().forward(x) + apart
+
+
+class Caching(nn.Linear):
+    """Keeps its weights from the first evaluation after training."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 3)
+        self.kept: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.kept = None
+        elif self.kept is None:
+            self.kept = self.weight.detach().clone()
+        return linear(x, self.weight if self.kept is None else self.kept, self.bias)
+
+
+@pytest.mark.parametrize("build", [Merging, Caching])
+def test_weights_prepared_before_a_pass_are_refused(build: Callable[[], nn.Module]) -> None:
+    net = umbel.Net(build)
+    said = "Net: in evaluation the module computes with weights that it prepared in train"
+    with pytest.raises(umbel.UsageError, match=said):
+        make_engine(net, clients(numbers(12, 4), LABELS))
+
+
+class Bounded(nn.Linear):
+    """Takes none but the values that it begins with."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 3)
+        nn.init.ones_(self.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert float(self.bias.detach().min()) >= 1, "too small"
+        return super().forward(x)
+
+
+def test_a_network_that_fails_with_the_other_model_is_taken_as_it_is() -> None:
+    check_fit(umbel.Net(Bounded), clients(numbers(12, 4), LABELS))
