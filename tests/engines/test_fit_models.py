@@ -62,11 +62,11 @@ def test_parameters_that_a_module_holds_beside_its_attributes_are_refused(
 class Merging(nn.Linear):
     """A frozen layer with an adapter, which evaluation has merged into it, as in loralib."""
 
-    def __init__(self) -> None:
+    def __init__(self, begin: float = 0.0) -> None:
         super().__init__(4, 3)
         self.requires_grad_(False)
         self.lora_A = nn.Parameter(torch.randn(2, 4) / 2)
-        self.lora_B = nn.Parameter(torch.zeros(3, 2))
+        self.lora_B = nn.Parameter(torch.full((3, 2), begin))
 
     def train(self, mode: bool = True) -> Merging:
         if mode != self.training:
@@ -99,6 +99,11 @@ def test_weights_prepared_before_a_pass_are_refused(build: Callable[[], nn.Modul
     said = "Net: in evaluation the module computes with weights that it prepared in train"
     with pytest.raises(umbel.UsageError, match=said):
         make_engine(net, clients(numbers(12, 4), LABELS))
+
+
+def test_a_switch_to_evaluation_that_writes_in_what_training_reads_is_refused() -> None:
+    with pytest.raises(umbel.UsageError, match="Net: a switch to evaluation writes in weight"):
+        umbel.Net(lambda: Merging(begin=0.1))
 
 
 class Bounded(nn.Linear):

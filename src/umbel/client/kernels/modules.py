@@ -10,6 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
+from umbel.checks import UsageError
 from umbel.client.constants import constants_of, frozen_of, same, scratch_of, twin
 from umbel.client.drawing import drawing_from
 from umbel.client.layout import Layout, further_places, layout_of, tensors_of
@@ -23,6 +24,24 @@ def in_mode(module: nn.Module, training: bool) -> nn.Module:
     A module may have its own `train` that returns nothing.
     """
     module.train(training)
+    return module
+
+
+def _evaluating(training: nn.Module, layout: Layout) -> nn.Module:
+    """A twin of this module in evaluation mode."""
+    module = twin(training, layout)
+    if all(getattr(part.train, "__func__", None) is nn.Module.train for part in module.modules()):
+        return in_mode(module, training=False)  # which only sets flags
+    constants = constants_of(training, layout)
+    before = {name: tensor.detach().clone() for name, tensor in constants.items()}
+    in_mode(module, training=False)
+    for name, tensor in constants.items():
+        if not same(tensor, before[name]):
+            raise UsageError(
+                f"Net: a switch to evaluation writes in {name}, which training reads, too: let "
+                "train() and eval() change no values, and forward compute what evaluation needs "
+                "(in loralib, merge_weights=False)"
+            )
     return module
 
 
@@ -47,8 +66,11 @@ class Modules:
 
     @classmethod
     def around(cls, training: nn.Module, layout: Layout, dtype: torch.dtype) -> Modules:
-        """This module in training mode, and its twin in evaluation mode."""
-        evaluating = in_mode(twin(training, layout), training=False)
+        """This module in training mode, and its twin in evaluation mode.
+
+        Raises `UsageError` if the switch to evaluation changes what both share.
+        """
+        evaluating = _evaluating(training, layout)
         scratch = scratch_of(training, layout)
         given = {*scratch, *(entry.name for entry in layout.weights + layout.rest)}
         places = {n: own for n, own in further_places(training).items() if own in given}
