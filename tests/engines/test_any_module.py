@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import umbel
@@ -17,6 +18,7 @@ from tests.engines.fitted import LABELS, clients, numbers
 from tests.engines.modules import Recurrent, Transformer
 from tests.federations import blobs
 from umbel.engines import Sequential, Vectorised, make_engine
+from umbel.engines.fit import sample
 from umbel.flow import Request, Rows
 from umbel.networks import MLP
 
@@ -179,6 +181,25 @@ def test_recurrent_networks_run_under_every_method(
     assert record.loss is not None
     said = [entry for entry in caplog.records if "one after another" in entry.getMessage()]
     assert len(said) == 1
+
+
+def normalised(*sizes: int, batch_first: bool) -> nn.Module:
+    layer = nn.LSTM(*sizes, batch_first=batch_first)
+    weight_norm(layer, "weight_hh_l0")
+    return layer.float()
+
+
+def test_recurrent_networks_with_normalised_weights_are_copied_even_after_passes() -> None:
+    federation = clients(numbers(12, 4, 2), LABELS)
+    net = umbel.Net(lambda: Recurrent(normalised))
+    settings = umbel.EngineSettings(kernel="general")
+    for _ in range(2):
+        run = umbel.Run(umbel.FedAvg(), federation, net, engine=settings)
+        *_, (state, _) = run.rounds(2)
+    batch = sample(net, federation)
+    expected = net.module(state.models[0])(batch.x)
+    torch.testing.assert_close(net.outputs(state.models[0], batch.x), expected)
+    assert (state.models[0] != net.new(0)).all()
 
 
 def test_a_causal_mask_does_not_poison_the_updates() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from umbel.checks import UsageError, first_line
 from umbel.client.layout import Layout, persistent_buffers
@@ -67,8 +70,7 @@ def twin(module: nn.Module, layout: Layout) -> nn.Module:
         twin = nn.Parameter(constant.detach(), requires_grad=False) if plain else constant
         shared[id(constant)] = twin
     try:
-        with SWAPPING.lock:
-            return copy.deepcopy(module, shared)
+        return copied(module, shared)
     except (RuntimeError, TypeError) as error:
         said = first_line(error)
         # Raised by tensors that can't be copied, and by some locks.
@@ -77,6 +79,18 @@ def twin(module: nn.Module, layout: Layout) -> nn.Module:
             f"Net: {type(module).__name__} can't be copied, but every client trains a copy: "
             f"{of_tensors}keep files and locks out of it ({said})"
         ) from error
+
+
+def copied(module: nn.Module, shared: Mapping[int, Tensor] | None = None) -> nn.Module:
+    """A deep copy of a module, in which tensors with these ids are replaced by those given."""
+    memo: dict[int, Any] = dict(shared or {})
+    with SWAPPING.lock:
+        for part in module.modules():
+            # It keeps the weights of its last pass, which can't be copied if they were computed,
+            # as with weight normalisation. A pass computes them anew.
+            if isinstance(part, nn.RNNBase) and is_parametrized(part):
+                memo[id(part._flat_weights)] = []
+        return copy.deepcopy(module, memo)
 
 
 def digest_of(tensors: dict[str, Tensor]) -> str:

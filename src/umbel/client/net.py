@@ -8,7 +8,6 @@ module built.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -19,7 +18,7 @@ from torch.func import vmap
 
 from umbel.checks import check
 from umbel.client.batches import Batch, Shard
-from umbel.client.constants import constants_of, digest_of
+from umbel.client.constants import constants_of, copied, digest_of
 from umbel.client.descent import Descent
 from umbel.client.drawing import drawing_from
 from umbel.client.experts import routed_modules
@@ -28,7 +27,7 @@ from umbel.client.kernels.general import General
 from umbel.client.kernels.modules import Modules
 from umbel.client.layout import Entry, Layout, choose_trained, tensors_of
 from umbel.client.objectives import CLASSIFICATION, OBJECTIVES, Objective
-from umbel.client.turns import SWAPPING, plain_attention
+from umbel.client.turns import plain_attention
 from umbel.client.ways import KernelName, Precision, Way, kernel_of
 from umbel.notebooks import cut
 from umbel.summary import counted
@@ -154,10 +153,9 @@ class Net:
 
     def modules_of(self, models: Tensor) -> list[nn.Module]:
         """New modules of these models (K, P), in evaluation mode, all with the same constants."""
-        with SWAPPING.lock:
-            first = copy.deepcopy(self.modules.evaluating)
-            shared = {id(each): each for each in constants_of(first, self.layout).values()}
-            modules = [first, *(copy.deepcopy(first, {**shared}) for _ in models[1:])]
+        first = copied(self.modules.evaluating)
+        shared = {id(each): each for each in constants_of(first, self.layout).values()}
+        modules = [first, *(copied(first, shared) for _ in models[1:])]
         with torch.no_grad():
             for module, theta in zip(modules, models, strict=True):
                 own = tensors_of(module)

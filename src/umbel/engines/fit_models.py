@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 from contextlib import suppress
 
 import torch
 from torch import Tensor, nn
 
 from umbel.checks import UsageError
+from umbel.client.constants import copied
 from umbel.client.drawing import drawing_from
 from umbel.client.kernels.general import General, one_tensor
 from umbel.client.kernels.modules import in_mode
 from umbel.client.layout import tensors_of
 from umbel.client.net import Net
-from umbel.client.turns import SWAPPING
 from umbel.engines.explained import FAILURES
 from umbel.engines.fit_gradient import ends_of, leaves_of
 from umbel.engines.fit_repeats import close
@@ -71,9 +70,8 @@ def _changed(net: Net, theta: Tensor) -> Tensor:
 
 def _plainly(net: Net, theta: Tensor, x: Tensor) -> Tensor:
     """Outputs in evaluation by a module that got these values in training mode."""
-    with SWAPPING.lock:
-        # A copy of all tensors: what the module does at a switch must not reach the net's own.
-        module = copy.deepcopy(net.modules.training)
+    # A copy of all tensors: what the module does at a switch must not reach the net's own.
+    module = copied(net.modules.training)
     own = tensors_of(module)
     with torch.no_grad():
         for name, values in net.layout.tensors(theta).items():

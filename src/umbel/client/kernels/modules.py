@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from umbel.checks import UsageError
-from umbel.client.constants import constants_of, frozen_of, same, scratch_of, twin
+from umbel.client.constants import constants_of, copied, frozen_of, same, scratch_of, twin
 from umbel.client.drawing import drawing_from
 from umbel.client.layout import Layout, further_places, layout_of, tensors_of
 from umbel.client.turns import plain_attention
@@ -103,7 +102,7 @@ class Modules:
 
         Buffers must be changed in place instead; both lists should be empty.
         """
-        constants, trained = constants_of(self.training, self.layout), copy.deepcopy(self.training)
+        constants, trained = constants_of(self.training, self.layout), copied(self.training)
         before = tensors_of(trained)
         with torch.no_grad(), drawing_from(seed=0):
             trained(x)
