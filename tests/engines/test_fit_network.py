@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -171,13 +172,13 @@ def test_a_function_that_looks_at_the_mode_of_the_first_module_is_refused(way: s
 class Field(nn.Module):
     """The slope of a learnt potential: forward differentiates by its inputs."""
 
-    def __init__(self, inputs: Callable[[Tensor], Tensor]) -> None:
+    def __init__(self, inputs: Callable[[Tensor], Tensor], enabled: bool = True) -> None:
         super().__init__()
         self.potential = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
-        self.inputs = inputs
+        self.inputs, self.enabled = inputs, enabled
 
     def forward(self, x: Tensor) -> Tensor:
-        with torch.enable_grad():
+        with torch.enable_grad() if self.enabled else nullcontext():
             x = self.inputs(x)
             return torch.autograd.grad(self.potential(x).sum(), x, create_graph=True)[0]
 
@@ -190,6 +191,18 @@ def test_a_network_that_differentiates_by_its_inputs_is_taken(
 ) -> None:
     net = umbel.Net(partial(Field, inputs), REGRESSION)
     make_engine(net, clients(numbers(12, 4), -numbers(12, 4)))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "enabled"), [(Tensor.requires_grad_, False), (torch.clone, True)]
+)
+def test_a_network_that_differentiates_where_gradients_are_off_is_told_of(
+    inputs: Callable[[Tensor], Tensor], enabled: bool
+) -> None:
+    net = umbel.Net(partial(Field, inputs, enabled), REGRESSION)
+    said = r"Net: forward differentiates, .* `with torch\.enable_grad\(\):`"
+    with pytest.raises(umbel.UsageError, match=said):
+        make_engine(net, clients(numbers(12, 4), -numbers(12, 4)))
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
@@ -348,6 +361,11 @@ def complex_layer() -> nn.Module:
             r"Net: 1\.weight has a shape but no values",
         ),
         (lambda: torch.jit.script(nn.Linear(6, 3)), r"without torch\.jit\.script"),
+        (lambda: nn.DataParallel(nn.Linear(6, 3)), "build wraps a module in DataParallel"),
+        (
+            lambda: nn.Sequential(nn.DataParallel(nn.Linear(6, 6)), nn.Linear(6, 3)),
+            "Net: 0 wraps a module in DataParallel: leave",
+        ),
     ],
 )
 def test_modules_that_no_model_can_be_built_of_are_refused(

@@ -186,6 +186,11 @@ def _check_layers(module: nn.Module) -> None:
             )
     _check_apart(module)
     for name, part in module.named_modules():
+        if isinstance(part, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            raise UsageError(
+                f"Net: {name or 'build'} wraps a module in {type(part).__name__}: leave the module "
+                "as it is; engine.workers spreads clients over processes"
+            )
         if isinstance(part, _NormBase) and part.track_running_stats and part.momentum is None:
             raise UsageError(
                 f"Net: {name or type(part).__name__}: momentum=None weighs statistics by a count "

@@ -75,6 +75,12 @@ def _sentence(said: str, x: Tensor, of_code: bool) -> str:
             f"Net: forward failed ({said}): leave .cuda() and .to(...) out of it, as "
             "engine.device says where everything is computed; make new tensors on x.device"
         )
+    if "does not require grad" in said:
+        return (
+            f"Net: forward differentiates, and evaluations turn gradients off ({said}): wrap what "
+            "it differentiates in `with torch.enable_grad():`, and begin that with "
+            "x = x.requires_grad_()"
+        )
     if of_code:  # which may as well be a slip in forward
         return f"Net: forward failed for inputs of shape {shape} ({said})"
     flat = "; begin it with nn.Flatten()" if "mat1 and mat2" in said and x.dim() > 2 else ""
