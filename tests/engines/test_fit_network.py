@@ -206,10 +206,10 @@ def test_a_network_that_differentiates_where_gradients_are_off_is_told_of(
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
-def test_a_layer_that_torch_jit_made_is_taken() -> None:
+def test_a_layer_that_torch_jit_made_is_taken_and_can_be_trained_on() -> None:
     net = umbel.Net(lambda: nn.Sequential(nn.Linear(4, 4), torch.jit.script(nn.Linear(4, 3))))
     make_engine(net, clients(numbers(12, 4), LABELS))
+    torch.optim.SGD(net.module(net.new(0)).parameters())
 
 
 class Stopped(torch.autograd.Function):

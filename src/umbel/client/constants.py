@@ -90,7 +90,11 @@ def copied(module: nn.Module, shared: Mapping[int, Tensor] | None = None) -> nn.
             # as with weight normalisation. A pass computes them anew.
             if isinstance(part, nn.RNNBase) and is_parametrized(part):
                 memo[id(part._flat_weights)] = []
-        return copy.deepcopy(module, memo)
+        new = copy.deepcopy(module, memo)
+    for parameter in new.parameters():
+        if not parameter.is_leaf:  # torch.jit copies by an operation that has a gradient
+            parameter.detach_().requires_grad_()
+    return new
 
 
 def digest_of(tensors: dict[str, Tensor]) -> str:

@@ -78,12 +78,11 @@ def _others(loss: Tensor, module: nn.Module) -> list[Any]:
 
 
 def leaves_of(result: Tensor, apart: Set[Any] = frozenset()) -> list[Any]:
-    """Where gradients of a result would be added up, but for these nodes and what is behind them.
+    """Where gradients of a result would be added up, but for these nodes.
 
     These are nodes of its graph, each with the tensor that it stands for, `variable`.
     """
     waiting: list[Any] = [result.grad_fn]
-    # The graph may go on behind parameters: torch.jit copies those of a layer by an operation.
     seen, found = {*waiting, *apart}, []
     while waiting:
         node = waiting.pop()
