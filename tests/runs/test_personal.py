@@ -115,6 +115,42 @@ def test_tuning_that_diverges_changes_nothing() -> None:
     assert found.refused == {}
 
 
+class Steep(torch.nn.Module):
+    """A linear model whose second weight begins near its minimum, off which large steps lead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.tensor([0.0, 0.01]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.weight
+
+
+@pytest.mark.parametrize(
+    ("epochs", "max_value"),
+    [(30, 1e4), (30, 1e30), (70, 1e30), (300, 1e30)],
+    ids=["large weights", "large losses", "infinite losses", "infinite weights"],
+)
+def test_versions_that_diverge_leave_the_smaller_numbers_of_epochs(
+    epochs: int, max_value: float
+) -> None:
+    x = np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]]) * np.sqrt([5, 15])
+    clients = [(x.astype("f"), (sign * x[:, 0]).astype("f")) for sign in (5, -5)]
+    federation = Federation.from_arrays(clients, clients, validation=clients)
+    run = Run(
+        FedAvg(LocalTraining(lr=1e-4, epochs=1)),
+        federation,
+        umbel.Net(Steep, umbel.REGRESSION),
+        limits=umbel.Limits(max_value=max_value),
+        personal=umbel.Personal(epochs=(1, epochs), batch_size="all"),
+    )
+    (_, record), scores = *run.rounds(1), ended(run, 1)
+    assert record.refused == {}
+    assert scores.tuning is not None
+    assert scores.tuning.epochs.tolist() == [1, 1]
+    assert (scores.loss < 0.2 * scores.tuning.loss).all()
+
+
 def test_only_the_named_parameters_are_tuned() -> None:
     run = opened(personal=replace(PERSONAL, parameters=("3.*",)))
     scores = ended(run)

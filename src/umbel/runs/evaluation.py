@@ -28,8 +28,11 @@ def evaluated(
     on: Sequence[Judged],
     metrics: tuple[str, ...],
     personal: Personal | None,
+    max_value: float,
 ) -> Flow[Evaluated]:
     """Evaluate the models that clients are served; before the test, clients may fine-tune them.
+
+    Tuned models have no number of a larger magnitude than `max_value`.
 
     Raises `UsageError` where clients use mixtures, which can't be tuned.
     """
@@ -41,7 +44,8 @@ def evaluated(
         check(one, "personal", type(algorithm).__name__, expected)
     if personal is not None and "test" in found:
         test, validation = found["test"], found["validation"]
-        found["test"] = yield from personalised(personal, test, validation, ctx, metrics)
+        tuned = personalised(personal, test, validation, ctx, metrics, max_value)
+        found["test"] = yield from tuned
     return found
 
 

@@ -79,12 +79,15 @@ class Personal(Settings):
         rows = [[weight * (epochs == n) for n in self.versions] for epochs, weight in self.choices]
         return torch.tensor(rows, dtype=torch.float64)
 
-    def works(self) -> list[PersonalTraining]:
-        """What a client does for each version, one after another."""
+    def works(self, max_value: float | None = None) -> list[PersonalTraining]:
+        """What a client does for each version, one after another.
+
+        A version with a number of a larger magnitude than `max_value` is not kept.
+        """
         stretches = [after - before for before, after in pairwise((0, *self.versions))]
         local = LocalTraining(lr=self.lr, batch_size=self.batch_size, optimizer=self.optimizer)
         each = (replace(local, epochs=epochs) for epochs in stretches)
-        return [PersonalTraining(local, self.parameters) for local in each]
+        return [PersonalTraining(local, self.parameters, max_value) for local in each]
 
     def set_apart(self, federation: Federation, seed: int, given: bool = False) -> Federation:
         """The federation with `validation_fraction` set apart, where it has no such examples.

@@ -278,7 +278,8 @@ class Run(Settings):
         return drive(score(self.algorithm, state, context, on, self.metrics), judge)
 
     def _evaluated(self, state: State, context: Context, on: Sequence[Judged]) -> Flow[Evaluated]:
-        return evaluated(self.algorithm, state, context, on, self.metrics, self.personal)
+        settings = self.metrics, self.personal, self.limits.max_value
+        return evaluated(self.algorithm, state, context, on, *settings)
 
     def context(self, number: int, num_rounds: int) -> Context:
         """Return what this round may know, its cohort among it."""

@@ -5,6 +5,7 @@ Clients train on their training examples and choose on their validation examples
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from umbel.algorithms.base import Served
 from umbel.client.metrics import short
-from umbel.client.work import MEMORY, PersonalEvaluation
+from umbel.client.work import MEMORY, PersonalEvaluation, PersonalTraining
 from umbel.flow import Flow, Replies, Rows
 from umbel.runs.personal import Personal
 from umbel.runs.scores import ClientScores, Tuning
@@ -35,17 +36,20 @@ def personalised(
     validation: ClientScores,
     ctx: Context,
     metrics: tuple[str, ...],
+    max_value: float,
 ) -> Flow[ClientScores]:
     """Have clients tune what they are served, and return the scores on the test of what they chose.
 
     `test` and `validation` are of the models before. A client that has no validation examples, or
-    does not answer, keeps what it is served.
+    does not answer, keeps what it is served. A version with a number of a larger magnitude than
+    `max_value` is none to choose.
     """
     able = torch.from_numpy(np.flatnonzero(validation.num_examples > 0))
     bytes_each = len(personal.versions) * test.served.models.table[0].nbytes
     scores = _untuned(test)
+    works = personal.works(max_value)
     for clients in torch.split(able, max(1, BLOCK_BYTES // bytes_each)):
-        kept = yield from _versions(personal, test.served, ctx, clients)
+        kept = yield from _versions(works, test.served, ctx, clients)
         kept, scores = yield from _chosen(personal, kept, scores, ctx)
         scores = yield from _tested(kept, scores, ctx, metrics)
     return scores
@@ -79,12 +83,14 @@ class _Kept:
         return theta + torch.einsum("ne,nep->np", self.shares.to(theta.dtype), moves)
 
 
-def _versions(personal: Personal, served: Served, ctx: Context, clients: Tensor) -> Flow[_Kept]:
+def _versions(
+    works: Sequence[PersonalTraining], served: Served, ctx: Context, clients: Tensor
+) -> Flow[_Kept]:
     """Have these clients tune what they (M,) are served, a version after another."""
     models = served.models
     theta = Rows(models.table, models.index[clients])
     kept = _Kept(clients, theta, models.table.new_empty(len(clients), 0, 0), torch.empty(0))
-    for number, work in enumerate(personal.works(), start=1):
+    for number, work in enumerate(works, start=1):
         # Mini-batches are drawn anew for each version, as in rounds that were still to come.
         then = replace(ctx, round=ctx.round + number).asking(kept.clients, optional=True)
         sent = kept.sent()
@@ -92,7 +98,7 @@ def _versions(personal: Personal, served: Served, ctx: Context, clients: Tensor)
             del sent[MEMORY]
         replies = yield then.request(served.asked(work), **sent)
         own = Rows(models.table, models.index[replies.clients])
-        none = torch.zeros(len(replies.clients), len(personal.versions), dtype=torch.float64)
+        none = torch.zeros(len(replies.clients), len(works), dtype=torch.float64)
         kept = _Kept(replies.clients, own, replies.columns[MEMORY], none)
     return kept
 

@@ -14,6 +14,7 @@ from umbel.client.batches import Shard
 from umbel.client.net import Net
 from umbel.client.work.base import MEMORY, Footprint, Promise, Work
 from umbel.client.work.evaluation import Evaluation, evaluated
+from umbel.client.work.loss_bounds import MAX_LOSS
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class PersonalEvaluation(Work):
     """`Evaluation` of interpolations between the received model and a client's own versions.
 
     Row c of `shares` (C, E) defines model c from `theta` (P,) and the versions in the memory (E,
-    P): theta + sum_e shares[c, e] (version_e - theta). Columns of replies have C values.
+    P): theta + sum_e shares[c, e] (version_e - theta). Columns of replies have C values. The loss
+    of a model that does not fit at all is bounded, unless none fits.
     """
 
     split: Literal["validation", "test"] = "validation"
@@ -45,6 +47,10 @@ class PersonalEvaluation(Work):
 
         *values, counts = net.each(judged, models).unbind(1)
         found = dict(zip(names, values, strict=False))
+        # One model that does not fit would cost the others their answer.
+        most = MAX_LOSS * counts
+        within = found["loss"].abs() <= most
+        found["loss"] = found["loss"].where(within | ~within.any(), most)
         return {**found, "num_examples": counts[0].to(shard.num_examples.dtype)}
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:

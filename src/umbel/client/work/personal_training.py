@@ -20,12 +20,15 @@ class PersonalTraining(Work):
 
     The client's memory (E, P) holds the versions so far, and the latest one is trained; without a
     memory, the received model `theta` (P,) is trained. The reply is the memory (E + 1, P) with the
-    new version last. If the result of training is not finite, the new version is a copy of the
-    version before.
+    new version last. If the result of training is not finite, or has a number of a larger magnitude
+    than `max_value`, the new version is a copy of the version before.
     """
 
     local: LocalTraining  #: mini-batches, learning rate and optimizer
     parameters: tuple[str, ...] = ()  #: patterns of the parameters that are trained; (): all
+    #: largest magnitude of a number of a version, as the server uses no reply with a larger one;
+    #: None: any finite number
+    max_value: float | None = None
 
     @property
     def inner(self) -> Work:
@@ -35,7 +38,10 @@ class PersonalTraining(Work):
         kept = sent.get(MEMORY)
         start = sent["theta"] if kept is None else kept[-1]
         trained = self._trained(net, shard, start)
-        new = torch.where(trained.isfinite().all(), trained, start)[None]
+        fine = trained.isfinite()
+        if self.max_value is not None:
+            fine = fine & (trained.abs() <= self.max_value)
+        new = torch.where(fine.all(), trained, start)[None]
         return {MEMORY: new if kept is None else torch.cat([kept, new])}
 
     def _trained(self, net: Net, shard: Shard, start: Tensor) -> Tensor:
