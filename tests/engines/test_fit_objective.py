@@ -72,6 +72,25 @@ def test_an_accuracy_outside_0_and_1_is_refused_before_the_first_round() -> None
     make_engine(umbel.Net(lambda: nn.Linear(3, 1), clipped), federation)
 
 
+@pytest.mark.parametrize("kind", [torch.int64, torch.bool, torch.complex64])
+@pytest.mark.parametrize("name", ["losses", "correct"])
+def test_losses_are_real_floating_point_numbers_and_metrics_are_real(
+    name: str, kind: torch.dtype
+) -> None:
+    def as_kind(outputs: Tensor, y: Tensor) -> Tensor:
+        return (_distance(outputs, y) < 1).to(kind)
+
+    functions = {"losses": _distance, "correct": lambda o, y: _distance(o, y) < 1, name: as_kind}
+    net = umbel.Net(lambda: nn.Linear(3, 1), Objective(**functions))
+    federation = clients(numbers(12, 3), numbers(12, 1))
+    if name == "correct" and not kind.is_complex:
+        make_engine(net, federation)
+        return
+    said = f"^objective.{name}: {kind} is not a type of real "
+    with pytest.raises(umbel.UsageError, match=said):
+        make_engine(net, federation)
+
+
 @pytest.mark.parametrize("what", ["outputs", "y"])
 @pytest.mark.parametrize("name", ["losses", "correct"])
 def test_an_objective_that_writes_in_what_it_is_given_is_refused(name: str, what: str) -> None:

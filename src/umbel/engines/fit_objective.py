@@ -66,9 +66,18 @@ def values_of(objective: Objective, name: str, outputs: Tensor, y: Tensor) -> Te
     shape = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
     expected = f"one value an example: {(len(y),)} for {counted(len(y), 'example')}"
     check(shape == (len(y),), f"objective.{name}", shape, expected)
+    _check_kind(name, values.dtype)
     _check_unchanged(name, given, (outputs, y))
     found: Tensor = values
     return found
+
+
+def _check_kind(name: str, kind: torch.dtype) -> None:
+    """Refuse numbers that nothing can be trained by; a metric may count, or say true or false."""
+    if name == "losses":
+        expected = "a type of real floating-point numbers: others have no gradient to train by"
+        check(kind.is_floating_point, "objective.losses", kind, expected)
+    check(not kind.is_complex, f"objective.{name}", kind, "a type of real numbers")
 
 
 def _check_unchanged(name: str, given: Sequence[Tensor], before: Sequence[Tensor]) -> None:
