@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import sys
 import threading
 from pathlib import Path
@@ -42,7 +43,8 @@ def test_tensorboard_reads_every_number_back(umbel: Shell, run: RunFolder) -> No
     for _ in range(2):  # the second replaces the first
         printed, _ = umbel("export", str(run.path), "--to", "tensorboard")
     assert "tensorboard --logdir" in printed
-    umbel("export", str(run.path), "--to", "tensorboard", "--out", "boards")
+    for _ in range(2):
+        umbel("export", str(run.path), "--to", "tensorboard", "--out", "boards")
     for where in (run.file("tensorboard"), Path("boards") / run.path.name):
         found = kind.EventAccumulator(str(where))
         found.Reload()
@@ -50,6 +52,24 @@ def test_tensorboard_reads_every_number_back(umbel: Shell, run: RunFolder) -> No
             values = [(event.step, event.value) for event in found.Scalars(measure)]
             assert values == [(step, pytest.approx(v)) for step, v in expected(run, measure)]
         assert "experiment/text_summary" in found.Tags()["tensors"]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_events_of_another_run_with_a_folder_of_the_same_name_stay(
+    umbel: Shell, run: RunFolder
+) -> None:
+    pytest.importorskip("tensorboard", reason="the extra umbel[tensorboard] is not installed")
+    to = ("--to", "tensorboard", "--out", "boards")
+    umbel("export", str(run.path), *to)
+    (events,) = (umbel.folder / "boards" / run.path.name).iterdir()
+    other = umbel.folder / "elsewhere" / run.path.name
+    shutil.copytree(run.path, other)
+    message = umbel.refused("export", str(other), *to)
+    assert "has event files of another run" in message
+    assert "choose another --out" in message
+    assert events.is_file()
+    events.rename(events.with_suffix(""))  # as earlier versions named it
+    assert "earlier umbel" in umbel.refused("export", str(run.path), *to)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")

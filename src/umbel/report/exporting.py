@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 
@@ -26,21 +27,31 @@ def to_tensorboard(folder: RunFolder, out: Path | None) -> Path:
     """Write the event file of a run, and replace an earlier event file of the same run.
 
     Into a folder in `out` that is called as the run's, or, if it is None, into `tensorboard` in the
-    run's own.
-    Raises `UsageError` without the library.
+    run's own. Raises `UsageError` without the library, and where the folder in `out` has event
+    files of another run.
     """
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise UsageError('--to: needs an extra: pip install "umbel[tensorboard]"') from None
-    name = folder.path.resolve().name
-    where = folder.file("tensorboard") if out is None else out / name
+    path = folder.path.resolve()
+    where = folder.file("tensorboard") if out is None else out / path.name
     if out is None:
         check_no_link(where)
-    records = folder.records()
-    for old in where.glob("events.out.tfevents.*"):
+    records, earlier = folder.records(), list(where.glob("events.out.tfevents.*"))
+    ending = f".{sha256(os.fsencode(path)).hexdigest()[:16]}"  # tells whose an event file is
+    if out is not None and not all(old.name.endswith(ending) for old in earlier):
+        raise UsageError(
+            f"--out: {where} has event files of another run, or of this one before it was moved or "
+            "from an earlier umbel: choose another --out, or remove them"
+        )
+    for old in earlier:
         old.unlink()
-    with naming(where), raising_of_threads(), SummaryWriter(str(where)) as writer:
+    with (
+        naming(where),
+        raising_of_threads(),
+        SummaryWriter(str(where), filename_suffix=ending) as writer,
+    ):
         text = folder.toml
         indented = "".join(f"    {line}\n" for line in text.splitlines())
         writer.add_text("experiment", indented)
