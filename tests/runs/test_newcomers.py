@@ -616,3 +616,14 @@ def test_what_a_run_warned_of_is_not_said_again_for_its_state(
     caplog.clear()
     result.assign(clients)
     assert not caplog.messages
+
+
+def test_newcomers_without_the_last_class_are_placed_without_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clients = newcomers(ROTATED_DIGITS, slice(0, 6))
+    result = umbel.Run(umbel.IFCA(2, LOCAL), clients, umbel.Net(_linear)).save(tmp_path, 1)
+    x, y = clients.train.of(0)
+    caplog.clear()
+    result.assign(umbel.Federation.from_arrays([(x[y < 9], y[y < 9])], test_fraction=0.0))
+    assert not caplog.messages

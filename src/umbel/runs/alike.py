@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from umbel.checks import check
@@ -12,19 +13,25 @@ if TYPE_CHECKING:
     from umbel.runs.result import Result
 
 
-def check_alike(result: Result, newcomers: Federation) -> None:
-    """Raise `UsageError` where newcomers' examples are not of the run's kind."""
+def alike(result: Result, newcomers: Federation) -> Federation:
+    """The newcomers with the run's number of classes, as labels of some may not occur among them.
+
+    Raises `UsageError` where their examples are not of the run's kind.
+    """
     made_for = result.made_for[0]
     # All newcomers have one form, so that only the first is checked.
     first, shape = f"client {newcomers.names[0]}", newcomers.input_shape
     expected = f"{made_for.input_shape}, the run's"
     check(shape == made_for.input_shape, f"{first}: shape of an input", shape, expected)
     if result.net.objective == BINARY:
-        return  # answers may be of either kind, and are checked where the model is tried on them
+        # Answers may be of either kind, and are checked where the model is tried on them.
+        return newcomers
     kinds = ("whole numbers, as class labels are", "floating-point numbers")
     given, wanted = (kinds[n is None] for n in (newcomers.num_classes, made_for.num_classes))
     check(given == wanted, f"{first}: y", given, f"{wanted}, as in the run")
-    if result.net.objective == CLASSIFICATION:  # other whole numbers may be amounts
-        fine = (newcomers.num_classes or 0) <= (made_for.num_classes or 0)
-        expected = f"at most {made_for.num_outputs}, as in the run"
-        check(fine, "number of classes", newcomers.num_classes, expected)
+    if result.net.objective != CLASSIFICATION:  # other whole numbers may be amounts
+        return newcomers
+    fine = (newcomers.num_classes or 0) <= (made_for.num_classes or 0)
+    expected = f"at most {made_for.num_outputs}, as in the run"
+    check(fine, "number of classes", newcomers.num_classes, expected)
+    return replace(newcomers, num_classes=made_for.num_classes)

@@ -25,7 +25,7 @@ from umbel.data.tables.newcomers import read_newcomers
 from umbel.data.tables.reading import holds_tables
 from umbel.engines.choice import EngineSettings
 from umbel.runs import checkpoint, descriptions, encoding_file
-from umbel.runs.alike import check_alike
+from umbel.runs.alike import alike
 from umbel.runs.assignment import Assignment
 from umbel.runs.confidence import Losses, confidences, example_losses
 from umbel.runs.deployed import NOT_HERE, inputs_on_the_roll, over_flower
@@ -281,7 +281,7 @@ def _described(result: Result, run: Run) -> Descriptions:
 
 def _run_of(result: Result, federation: Federation) -> Run:
     """A run of these clients, whose models are those of the result."""
-    check_alike(result, federation)
+    federation = alike(result, federation)
     made, given = result.experiment, result.experiment.engine
     # The run may be from another machine, so that only what bounds memory is taken over.
     engine = EngineSettings(memory_mb=given.memory_mb, micro_batch_size=given.micro_batch_size)
