@@ -10,9 +10,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import umbel
 from tests.engines.fitted import LABELS, clients, numbers
+from umbel.client.kernels.modules import Modules
 from umbel.engines import make_engine
 from umbel.engines.fit import check_fit
 
@@ -104,6 +106,37 @@ def test_weights_prepared_before_a_pass_are_refused(build: Callable[[], nn.Modul
 def test_a_switch_to_evaluation_that_writes_in_what_training_reads_is_refused() -> None:
     with pytest.raises(umbel.UsageError, match="Net: a switch to evaluation writes in weight"):
         umbel.Net(lambda: Merging(begin=0.1))
+
+
+class Large(nn.Linear):
+    """Frozen values, and switches between modes that are its own."""
+
+    def __init__(self) -> None:
+        super().__init__(1024, 1024)
+        self.weight.requires_grad_(False)
+
+    def train(self, mode: bool = True) -> Large:
+        return super().train(mode)
+
+
+class Clones(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts the values of all clones."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.values = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.clone.default:
+            self.values += args[0].numel()
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_net_and_its_move_to_a_device_copy_no_frozen_values() -> None:
+    module = Large()
+    with Clones() as made:
+        Modules.of(module, ()).to(torch.device("cpu"))
+    assert made.values < module.weight.numel()
 
 
 class Bounded(nn.Linear):

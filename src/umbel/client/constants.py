@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -119,6 +120,11 @@ def bits(tensor: Tensor) -> Tensor:
     # A tensor of one value may have any stride, even if `is_contiguous` is true.
     flat = written_out(tensor).as_strided((tensor.numel(),), (1,))
     return flat.view(torch.uint8)
+
+
+def checksum(tensor: Tensor) -> int:
+    """A number that is almost surely another one after any of the tensor's bits were changed."""
+    return zlib.crc32(bits(tensor).numpy().data)
 
 
 def same(one: Tensor, other: Tensor) -> bool:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from umbel.checks import UsageError
-from umbel.client.constants import constants_of, copied, frozen_of, same, scratch_of, twin
+from umbel.client.constants import checksum, constants_of, copied, frozen_of, same, scratch_of, twin
 from umbel.client.drawing import drawing_from
 from umbel.client.layout import Layout, further_places, layout_of, tensors_of
 from umbel.client.turns import plain_attention
@@ -26,22 +26,12 @@ def in_mode(module: nn.Module, training: bool) -> nn.Module:
     return module
 
 
-def _evaluating(training: nn.Module, layout: Layout) -> nn.Module:
-    """A twin of this module in evaluation mode."""
-    module = twin(training, layout)
+def _checksums(module: nn.Module, layout: Layout) -> dict[str, int]:
+    """Checksums of the constants that a switch to evaluation might write in, by their names."""
     if all(getattr(part.train, "__func__", None) is nn.Module.train for part in module.modules()):
-        return in_mode(module, training=False)  # which only sets flags
-    constants = constants_of(training, layout)
-    before = {name: tensor.detach().clone() for name, tensor in constants.items()}
-    in_mode(module, training=False)
-    for name, tensor in constants.items():
-        if not same(tensor, before[name]):
-            raise UsageError(
-                f"Net: a switch to evaluation writes in {name}, which training reads, too: let "
-                "train() and eval() change no values, and forward compute what evaluation needs "
-                "(in loralib, merge_weights=False)"
-            )
-    return module
+        return {}  # which only sets flags
+    # Checksums and not copies: there may be no memory for the frozen values twice.
+    return {name: checksum(tensor) for name, tensor in constants_of(module, layout).items()}
 
 
 @dataclass(frozen=True)
@@ -59,17 +49,24 @@ class Modules:
 
     @classmethod
     def of(cls, module: nn.Module, moving: Sequence[str]) -> Modules:
-        """Raises `UsageError` as `layout_of` does."""
+        """Raises `UsageError` as `layout_of` does, and if evaluation writes in the constants."""
         layout, dtype = layout_of(module, moving)
-        return cls.around(in_mode(module, training=True), layout, dtype)
+        before = _checksums(in_mode(module, training=True), layout)
+        modules = cls.around(module, layout, dtype)
+        now = _checksums(module, layout)
+        for name in before:
+            if now[name] != before[name]:
+                raise UsageError(
+                    f"Net: a switch to evaluation writes in {name}, which training reads, too: let "
+                    "train() and eval() change no values, and forward compute what evaluation "
+                    "needs (in loralib, merge_weights=False)"
+                )
+        return modules
 
     @classmethod
     def around(cls, training: nn.Module, layout: Layout, dtype: torch.dtype) -> Modules:
-        """This module in training mode, and its twin in evaluation mode.
-
-        Raises `UsageError` if the switch to evaluation changes what both share.
-        """
-        evaluating = _evaluating(training, layout)
+        """This module in training mode, and its twin in evaluation mode."""
+        evaluating = in_mode(twin(training, layout), training=False)
         scratch = scratch_of(training, layout)
         given = {*scratch, *(entry.name for entry in layout.weights + layout.rest)}
         places = {n: own for n, own in further_places(training).items() if own in given}
