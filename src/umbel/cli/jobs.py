@@ -51,7 +51,8 @@ SPARE = 16
 """No job is started with fewer free descriptors; starting one takes fewer, for a moment."""
 
 LIMITS = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
-"""Errors that come with too many open files or processes, or too little memory."""
+"""Errors that come with too many open files and, where this process itself starts another, with too
+many processes or too little memory."""
 
 # A job must not inherit what its parent has opened, such as locks of runs or a GPU. If processes
 # can be forked from a server process that has only imported modules, PyTorch is loaded once.
@@ -146,7 +147,7 @@ class Desk(Generic[U]):
         self.left: Made[U] = Made()
 
     def start(self, count: int) -> None:
-        """Start `count` more jobs, or as many as the system allows, at least one."""
+        """Start `count` more jobs, or as many as the limit on open files allows, at least one."""
         for _ in range(count):
             try:
                 self.idle.append(Job(self.threads))
