@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -26,6 +26,13 @@ def chain(*sizes: int) -> Build:
         return nn.Sequential(*layers[:-1])
 
     return build
+
+
+def spread(module: nn.Module, devices: Sequence[int]) -> nn.Module:
+    """The module in DataParallel, as on a machine with these GPUs."""
+    wrapped = nn.DataParallel(module)
+    wrapped.device_ids = list(devices)
+    return wrapped.cpu()
 
 
 def normed(norm: Callable[[], nn.Module]) -> Build:

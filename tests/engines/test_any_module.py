@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 import umbel
 from tests.engines.fitted import LABELS, clients, numbers
-from tests.engines.modules import Recurrent, Transformer
+from tests.engines.modules import Recurrent, Transformer, spread
 from tests.federations import blobs
 from umbel.engines import Sequential, Vectorised, make_engine
 from umbel.engines.fit import sample
@@ -199,6 +199,13 @@ def test_recurrent_networks_with_normalised_weights_are_copied_even_after_passes
     batch = sample(net, federation)
     expected = net.module(state.models[0])(batch.x)
     torch.testing.assert_close(net.outputs(state.models[0], batch.x), expected)
+    assert (state.models[0] != net.new(0)).all()
+
+
+def test_a_layer_in_data_parallel_runs_where_there_are_no_gpus() -> None:
+    federation = clients(numbers(12, 6), LABELS)
+    net = umbel.Net(lambda: nn.Sequential(spread(nn.Linear(6, 4), []), nn.Tanh(), nn.Linear(4, 3)))
+    *_, (state, _) = umbel.Run(umbel.FedAvg(), federation, net).rounds(2)
     assert (state.models[0] != net.new(0)).all()
 
 

@@ -16,6 +16,7 @@ from torch.nn.functional import dropout
 
 import umbel
 from tests.engines.fitted import LABELS, UNKNOWN, Doing, clients, numbers
+from tests.engines.modules import spread
 from umbel.client.objectives import REGRESSION
 from umbel.engines import make_engine
 
@@ -361,9 +362,9 @@ def complex_layer() -> nn.Module:
             r"Net: 1\.weight has a shape but no values",
         ),
         (lambda: torch.jit.script(nn.Linear(6, 3)), r"without torch\.jit\.script"),
-        (lambda: nn.DataParallel(nn.Linear(6, 3)), "build wraps a module in DataParallel"),
+        (lambda: spread(nn.Linear(6, 3), []), "build wraps a module in DataParallel"),
         (
-            lambda: nn.Sequential(nn.DataParallel(nn.Linear(6, 6)), nn.Linear(6, 3)),
+            lambda: nn.Sequential(spread(nn.Linear(6, 6), [0]), nn.Linear(6, 3)),
             "Net: 0 wraps a module in DataParallel: leave",
         ),
     ],

@@ -186,7 +186,9 @@ def _check_layers(module: nn.Module) -> None:
             )
     _check_apart(module)
     for name, part in module.named_modules():
-        if isinstance(part, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        # Without a GPU it only calls its module; but torch gives no root of its kind other values.
+        calls = isinstance(part, nn.DataParallel) and part is not module and not part.device_ids
+        if isinstance(part, nn.DataParallel | nn.parallel.DistributedDataParallel) and not calls:
             raise UsageError(
                 f"Net: {name or 'build'} wraps a module in {type(part).__name__}: leave the module "
                 "as it is; engine.workers spreads clients over processes"
