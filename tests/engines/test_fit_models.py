@@ -139,17 +139,24 @@ def test_a_net_and_its_move_to_a_device_copy_no_frozen_values() -> None:
     assert made.values < module.weight.numel()
 
 
+class OutOfBoundsError(Exception):
+    """What a network of somebody's own raises."""
+
+
 class Bounded(nn.Linear):
     """Takes none but the values that it begins with."""
 
-    def __init__(self) -> None:
+    def __init__(self, error: Exception) -> None:
         super().__init__(4, 3)
         nn.init.ones_(self.bias)
+        self.error = error
 
     def forward(self, x: Tensor) -> Tensor:
-        assert float(self.bias.detach().min()) >= 1, "too small"
+        if float(self.bias.detach().min()) < 1:
+            raise self.error
         return super().forward(x)
 
 
-def test_a_network_that_fails_with_the_other_model_is_taken_as_it_is() -> None:
-    check_fit(umbel.Net(Bounded), clients(numbers(12, 4), LABELS))
+@pytest.mark.parametrize("error", [AssertionError("too small"), OutOfBoundsError("too small")])
+def test_a_network_that_fails_with_the_other_model_is_taken_as_it_is(error: Exception) -> None:
+    check_fit(umbel.Net(lambda: Bounded(error)), clients(numbers(12, 4), LABELS))

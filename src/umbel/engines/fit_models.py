@@ -14,7 +14,6 @@ from umbel.client.kernels.general import General, one_tensor
 from umbel.client.kernels.modules import in_mode
 from umbel.client.layout import tensors_of
 from umbel.client.net import Net
-from umbel.engines.explained import FAILURES
 from umbel.engines.fit_gradient import ends_of, leaves_of
 from umbel.engines.fit_repeats import close
 
@@ -34,12 +33,12 @@ def check_models(net: Net, theta: Tensor, x: Tensor) -> None:
         expected = _plainly(net, other, x)
         with torch.no_grad(), drawing_from(seed=0):
             found = kernel.outputs(other, x.clone()).detach()
-    except FAILURES:  # forward may have bounds for its values, which training may respect
+    except Exception:  # forward may have bounds for its values, which training may respect
         return
     if close(expected, found, net.eps**0.5):  # the same operations, but in other memory
         return
     held: list[str] = []
-    with suppress(*FAILURES), torch.enable_grad(), drawing_from(seed=0):
+    with suppress(Exception), torch.enable_grad(), drawing_from(seed=0):
         held = _reached(kernel.outputs(other, x.clone()), net.modules.evaluating)
     if held:
         raise UsageError(
