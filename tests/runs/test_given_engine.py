@@ -180,6 +180,24 @@ def test_an_engine_with_an_equal_objective_and_equal_constants_is_taken(
     assert len(list(run.rounds(2))) == 2
 
 
+class OutOfBoundsError(Exception):
+    """What an objective of somebody's own raises for large outputs."""
+
+
+def bounded() -> Net:
+    def losses(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        if (outputs.detach().abs() > 5).any():
+            raise OutOfBoundsError
+        return umbel.CLASSIFICATION.losses(outputs, y)
+
+    return Net(lambda: nn.Linear(6, 3), umbel.Objective(losses, umbel.CLASSIFICATION.correct))
+
+
+def test_an_objective_may_refuse_large_outputs_by_an_exception_of_its_own() -> None:
+    run = Run(FedAvg(), blobs(), bounded(), engine=Sequential(bounded(), blobs()))
+    assert len(list(run.rounds(1))) == 1
+
+
 def test_what_is_no_engine_is_refused() -> None:
     kind: Any = Sequential
     with pytest.raises(UsageError, match=r"^engine: 'Sequential' is not an engine: it is a class"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -122,7 +123,8 @@ class Modules:
             for name in trained:
                 tensors[name].data.mul_(factor)
             given = {name: tensors[name].detach().clone() for name in trained}
-            with torch.no_grad(), drawing_from(seed=0):
+            # Large values may be beyond bounds that the module has for them.
+            with suppress(Exception), torch.no_grad(), drawing_from(seed=0):
                 in_mode(module, training=True)(x)
                 in_mode(module, training=False)(x)
             for name in trained:
