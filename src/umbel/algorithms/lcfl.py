@@ -82,7 +82,7 @@ class LCFL(Algorithm[LCFLState]):
     "own": from the seed's first model), by their half of eq. 2 or 6: medoids aren't asked.
 
     Every client gets all M models. With `compared`, only that many clients, drawn at random, are
-    clustered; the rest join later. A federated warm-up has the cohort in its last mean besides.
+    clustered; the rest join later. A federated warm-up's last mean has the cohort's in memory, too.
     """
 
     only_trains: ClassVar[Mapping[str, tuple[str, ...]]] = {"metric": ("parameters", "update")}
