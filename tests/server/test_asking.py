@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -92,3 +93,9 @@ def test_clients_that_are_not_asked_need_no_cluster() -> None:
     theta = Rows(MODELS, labels[ctx.cohort])
     request = next(train_summed(theta, ctx, LOCAL, Averaging().reduction(2, labels)))
     assert request.clients.tolist() == [0, 2]
+
+
+def test_whom_a_round_asks_changes_not_what_becomes_of_the_replies() -> None:
+    stored = replace(ASKED, use="stored")
+    assert stored.everyone.use == stored.asking(LABELS[:1]).use == "stored"
+    assert stored.asking(LABELS[:1], use="averaged").use == "averaged"

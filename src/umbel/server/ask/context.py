@@ -85,11 +85,11 @@ class Context:
 
     @property
     def everyone(self) -> Context:
-        """The same round with all clients asked."""
+        """The same round with all clients asked, for the same `use`."""
         return self.asking(torch.arange(self.num_clients))
 
-    def asking(self, clients: Tensor, optional: bool = False, use: Use = "averaged") -> Context:
-        """The same round with these clients asked.
+    def asking(self, clients: Tensor, optional: bool = False, use: Use | None = None) -> Context:
+        """The same round with these clients asked, for this use (None: that of this context).
 
         Raises `UsageError` for numbers that are no clients, and for a client named twice.
         """
@@ -97,7 +97,7 @@ class Context:
         cohort = clients.sort().values
         twice = cohort[1:][cohort.diff() == 0]
         check(not len(twice), "clients", f"{twice[:1].tolist()} twice", "unique: name each once")
-        return replace(self, cohort=cohort, optional=optional, use=use)
+        return replace(self, cohort=cohort, optional=optional, use=self.use if use is None else use)
 
     @property
     def clustering_seed(self) -> int:
