@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import umbel
-from tests.networks.tiny import IDS, LONGEST, lora, made
+from tests.networks.tiny import IDS, LONGEST, lora, made, of_images, of_images_and_texts
 from umbel.client.batches import Batch
 from umbel.networks import adapted
 from umbel.networks.adapters import TokenNetwork
@@ -140,6 +140,22 @@ def test_a_model_without_a_head_is_refused() -> None:
 def test_a_module_that_transformers_did_not_make_is_refused() -> None:
     with pytest.raises(umbel.UsageError, match="'Linear' is not a model of transformers"):
         adapted(torch.nn.Linear(2, 2), lora())
+
+
+def test_a_model_of_images_and_texts_has_its_padding_and_positions_where_texts_are() -> None:
+    given = of_images_and_texts()
+    net = umbel.Net(adapted(given, lora("CAUSAL_LM", target_modules=["q_proj"])))
+    theta, x = net.new(0), texts([5, 3], 8)
+    outputs = net.outputs(theta, x)
+    torch.testing.assert_close(outputs[1:, :, :3], net.outputs(theta, x[1:, :3]))
+    assert not outputs[1, :, 3:].any()
+    with pytest.raises(umbel.UsageError, match=f"17 is not at most {LONGEST}, the positions"):
+        net.outputs(theta, texts([3], LONGEST + 1))
+
+
+def test_a_model_of_images_is_refused() -> None:
+    with pytest.raises(umbel.UsageError, match="ViTForImageClassification does not take token ids"):
+        adapted(of_images(), lora(None, target_modules=["q_proj", "query"]))
 
 
 def test_adapters_of_layers_that_are_not_there_are_refused() -> None:

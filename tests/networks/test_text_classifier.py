@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import umbel
-from tests.networks.tiny import WORDS, encoder, made, package
+from tests.networks.tiny import WORDS, encoder, made, of_images, package, transformers
 from umbel.networks import TextClassifier
 from umbel.networks.base import check_size, without_values
 from umbel.networks.encoders import encoder_folder, load_encoder
@@ -155,6 +155,19 @@ def test_an_encoder_whose_weights_do_not_fit_is_refused(tmp_path: Path, folder: 
     ]:
         with pytest.raises(umbel.UsageError, match=f"encoder: .*{said}"):
             load_encoder(written(tensors))
+
+
+def test_an_encoder_of_images_is_refused(tmp_path: Path) -> None:
+    of_images().save_pretrained(tmp_path)
+    with pytest.raises(umbel.UsageError, match=r"^encoder: ViTModel gives no output for each"):
+        check_size(TextClassifier(encoder=str(tmp_path)), (6,), 3)
+
+
+def test_an_encoder_may_know_any_number_of_positions(tmp_path: Path) -> None:
+    config = transformers.XLNetConfig(vocab_size=14, d_model=16, n_layer=1, n_head=2, d_inner=32)
+    transformers.XLNetModel(config).save_pretrained(tmp_path)
+    net = net_of(TextClassifier(encoder=str(tmp_path), adapters=0))
+    assert net.outputs(net.new(0), X).shape == (3, 3)
 
 
 def test_an_encoder_with_a_head_for_masked_words_is_read_without_it(tmp_path: Path) -> None:

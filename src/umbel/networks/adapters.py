@@ -14,7 +14,15 @@ from torch.nn.functional import pad as padded
 from umbel.checks import UsageError, check, first_line
 from umbel.client.constants import same
 from umbel.networks.packages import optional
-from umbel.networks.tokens import attended, check_ids, filled, longest, positions
+from umbel.networks.tokens import (
+    attended,
+    check_ids,
+    filled,
+    longest,
+    padding_id,
+    positions,
+    text_settings,
+)
 
 
 class TokenNetwork(nn.Module):
@@ -62,16 +70,17 @@ def adapted(
     trained, and without peft.
     """
     peft = optional("peft", "adapted")
-    made_by_transformers = isinstance(model, nn.Module) and hasattr(model, "config")
+    made_by_transformers = isinstance(model, nn.Module) and hasattr(
+        getattr(model, "config", None), "get_text_config"
+    )
     check(made_by_transformers, "model", type(model).__name__, "a model of transformers")
     usable = isinstance(config, peft.PeftConfig) and not config.is_prompt_learning
     check(usable, "config", config, "a configuration of peft for layers, such as peft.LoraConfig")
     name, own, settings = type(model).__name__, lent(model), copy.deepcopy(config)
-    own.config.use_cache = False  # the cache of earlier tokens only helps to generate text
-    # Negative ids are padding anyway, and no network has a row for them.
-    possible = (each for each in (pad, own.config.pad_token_id) if each is not None and each >= 0)
-    own.config.pad_token_id = pad = next(possible, None)
-    most = positions(own)
+    pad, most = padding_id(own, pad), positions(own)
+    for each in (own.config, text_settings(own)):
+        each.use_cache = False  # the cache of earlier tokens only helps to generate text
+        each.pad_token_id = pad
 
     def build() -> nn.Module:
         network = with_adapters(own, settings, peft, "config")

@@ -10,12 +10,20 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from umbel.checks import check
+from umbel.checks import UsageError, check, first_line
 from umbel.networks.adapters import draw_anew, lent, with_adapters
 from umbel.networks.base import Model
 from umbel.networks.encoders import PACKAGED, load_encoder
 from umbel.networks.packages import optional
-from umbel.networks.tokens import attended, check_ids, filled, longest, positions
+from umbel.networks.tokens import (
+    attended,
+    check_ids,
+    filled,
+    longest,
+    padding_id,
+    positions,
+    text_settings,
+)
 
 
 class SentenceClassifier(nn.Module):
@@ -26,9 +34,9 @@ class SentenceClassifier(nn.Module):
     def __init__(self, encoder: Any, num_outputs: int) -> None:
         super().__init__()
         self.encoder = encoder
-        self.pad: int | None = encoder.config.pad_token_id
+        self.pad = padding_id(encoder)
         self.most = positions(encoder)
-        self.head = nn.Linear(encoder.config.hidden_size, num_outputs)
+        self.head = nn.Linear(text_settings(encoder).hidden_size, num_outputs)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
@@ -122,4 +130,21 @@ class TextClassifier(Model):
     @cached_property
     def _encoder(self) -> Any:
         """The encoder, loaded at first use and then kept."""
-        return load_encoder(self.encoder)
+        encoder = load_encoder(self.encoder)
+        _try(encoder)
+        return encoder
+
+
+def _try(encoder: Any) -> None:
+    """Raise `UsageError` unless the encoder gives outputs for the ids of a short text."""
+    with torch.device("cpu"), torch.no_grad(), torch.random.fork_rng(devices=[]):
+        try:
+            module = SentenceClassifier(encoder, 1)
+            length = min(8, module.most or 8)
+            module(torch.full((1, length), int(module.pad == 0)))
+        # whatever a model raises that does not accept ids and a mask alone
+        except Exception as error:
+            kind, said = type(encoder).__name__, first_line(error)
+            raise UsageError(
+                f"encoder: {kind} gives no output for each token from ids and a mask: {said}"
+            ) from None

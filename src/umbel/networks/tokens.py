@@ -6,6 +6,8 @@ ids are padding wherever they stand.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -45,13 +47,31 @@ def longest(mask: Tensor) -> int:
         return length
 
 
+def text_settings(network: Any) -> Any:
+    """The part of a transformers model's configuration that is about texts; mostly, all of it."""
+    try:
+        return network.config.get_text_config()
+    except ValueError:  # several parts of the model read or write texts
+        return network.config
+
+
+def padding_id(network: Any, given: int | None = None) -> int | None:
+    """The id of padding, `given` or a transformers model's own; None if it has none.
+
+    Negative ids are padding anyway, and no network has a row for them.
+    """
+    settings = (network.config, text_settings(network))
+    ids = (given, *(getattr(each, "pad_token_id", None) for each in settings))
+    return next((each for each in ids if each is not None and each >= 0), None)
+
+
 def positions(network: nn.Module) -> int | None:
     """The largest number of positions that a transformers model supports; None: any number.
 
     Models like RoBERTa number positions after that of padding, and keep unused rows before it.
     """
-    most: int | None = getattr(network.config, "max_position_embeddings", None)
-    if most is None:
+    most: int | None = getattr(text_settings(network), "max_position_embeddings", None)
+    if most is None or most < 0:  # XLNet, which has no limit, gives -1
         return None
     named = (part for name, part in network.named_modules() if "position" in name)
     tables = [part for part in named if isinstance(part, nn.Embedding)]
