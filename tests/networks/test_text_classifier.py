@@ -11,7 +11,15 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import umbel
-from tests.networks.tiny import WORDS, encoder, made, of_images, package, transformers
+from tests.networks.tiny import (
+    WORDS,
+    encoder,
+    made,
+    of_images,
+    package,
+    transformers,
+    with_heads_inside,
+)
 from umbel.networks import TextClassifier
 from umbel.networks.base import check_size, without_values
 from umbel.networks.encoders import encoder_folder, load_encoder
@@ -157,6 +165,17 @@ def test_an_encoder_whose_weights_do_not_fit_is_refused(tmp_path: Path, folder: 
             load_encoder(written(tensors))
 
 
+def test_an_encoder_with_layers_that_peft_would_train_whole_is_refused(tmp_path: Path) -> None:
+    with_heads_inside().save_pretrained(tmp_path)
+    recipe = TextClassifier(encoder=str(tmp_path), adapters=2, targets=("post_proj",))
+    with pytest.raises(
+        umbel.UsageError, match=r"^encoder: peft would train its .*[qkv]_head whole"
+    ):
+        recipe.build((6,), 3)
+    net = net_of(TextClassifier(encoder=str(tmp_path), adapters=0))
+    assert [entry.name for entry in net.layout.weights] == ["head.weight", "head.bias"]
+
+
 def test_an_encoder_of_images_is_refused(tmp_path: Path) -> None:
     of_images().save_pretrained(tmp_path)
     with pytest.raises(umbel.UsageError, match=r"^encoder: ViTModel gives no output for each"):
@@ -194,6 +213,8 @@ def test_settings_that_can_not_work_are_refused(folder: Path) -> None:
         TextClassifier(adapters=-1)
     with pytest.raises(umbel.UsageError, match=r"targets: 'nowhere' is not .* query, value$"):
         TextClassifier(encoder=str(folder), targets=("nowhere",)).build((6,), 3)
+    with pytest.raises(umbel.UsageError, match=r"targets: 'head' is not .* query, value$"):
+        TextClassifier(encoder=str(folder), targets=("head",)).build((6,), 3)
     with pytest.raises(umbel.UsageError, match=r"model: \(1, 8, 8\) is not the shape of token ids"):
         TextClassifier(encoder=str(folder)).build((1, 8, 8), 3)
 

@@ -62,6 +62,20 @@ SMALL = {
 }
 
 
+def with_heads_inside() -> Any:
+    """An encoder with layers whose names end in "head"; it reads texts of at least 3 tokens."""
+    config = transformers.FunnelConfig(
+        vocab_size=len(WORDS),
+        d_model=16,
+        n_head=2,
+        d_head=8,
+        d_inner=32,
+        block_sizes=[1, 1],
+        num_decoder_layers=1,
+    )
+    return transformers.FunnelModel(config)
+
+
 def of_images() -> Any:
     """A model that classifies images; its configuration says nothing of tokens."""
     config = transformers.ViTConfig(image_size=8, patch_size=4, **SMALL)

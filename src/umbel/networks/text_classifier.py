@@ -110,13 +110,18 @@ class TextClassifier(Model):
 
     def _with_adapters(self, module: SentenceClassifier) -> nn.Module:
         peft = optional("peft", "text-classifier")
-        parts = dict(module.named_modules())
+        parts = dict(module.encoder.named_modules())
         linear = (name for name, part in parts.items() if isinstance(part, nn.Linear))
-        ends = sorted({name.rpartition(".")[2] for name in linear} - {"head"})
+        ends = sorted({name.rpartition(".")[2] for name in linear})
         expected = f"the end of the name of a layer: {', '.join(ends)}"
         for target in self.targets:
             known = any(f".{name}".endswith(f".{target}") for name in parts)
             check(known, "targets", target, expected)
+        if wrong := next((name for name in parts if name.endswith("head")), ""):
+            raise UsageError(
+                f'encoder: peft would train its {wrong} whole, as its name ends in "head": choose '
+                "another encoder, or adapters = 0"
+            )
         settings = peft.LoraConfig(
             r=self.adapters,
             lora_alpha=self.alpha,
