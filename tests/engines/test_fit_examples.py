@@ -19,6 +19,7 @@ from umbel.client.batches import SLICE
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, make_engine
 from umbel.engines.fit_batches import check_batches
+from umbel.networks.tokens import longest
 
 
 class Looking(nn.Module):
@@ -41,6 +42,18 @@ class Embedding(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.layer(x.sum(1).long())
+        return out
+
+
+class Cut(nn.Module):
+    """Reads neighbours, three at a time, up to the last id of a mini-batch that is not 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.over_three = nn.Embedding(9, 4), nn.Conv1d(4, 3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.over_three(self.table(x[:, : longest(x != 0)]).mT).mean(2)
         return out
 
 
@@ -91,6 +104,20 @@ def test_whatever_fails_for_an_example_is_told_with_the_clients_name(
     net = umbel.Net(partial(Looking, look_up))
     with pytest.raises(umbel.UsageError, match=f"^client south: .*{said}"):
         make_engine(net, federation([9, 0], kind))
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_the_shortest_example_is_tried_alone(split: str) -> None:
+    x = np.arange(120).reshape(20, 6) % 8 + 1
+    short = x.copy()
+    x[:, 4:], short[3, 2:] = 0, 0
+    y = np.arange(20) % 3
+    shards = {"train": [(x, y), (x, y)], "test": [(x, y), (x, y)]}
+    make_engine(umbel.Net(Cut), Federation.from_arrays(shards["train"], shards["test"]))
+    shards[split][1] = short, y
+    federation = Federation.from_arrays(shards["train"], shards["test"])
+    with pytest.raises(umbel.UsageError, match=r"^client 1: a mini-batch of its shortest .*: .*2"):
+        make_engine(umbel.Net(Cut), federation)
 
 
 def test_networks_that_look_nothing_up_are_tried_on_few_examples() -> None:

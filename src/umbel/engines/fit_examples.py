@@ -36,8 +36,9 @@ def check_examples(net: Net, theta: Tensor, federation: Federation, x: Tensor) -
 
     The embeddings of batched clients share memory: an index out of range would silently read a row
     of another client's table. If a pass of `x`, a few inputs, shows that the network looks up
-    values by indices, all examples are tried. Otherwise only examples with the smallest or largest
-    whole number at some place of the input are tried.
+    values by indices, all examples are tried, and the shortest alone, as networks may cut off what
+    is padding in a whole mini-batch. Otherwise only examples with the smallest or largest whole
+    number at some place of the input are tried.
     """
     with torch.no_grad(), _Watch() as watch:
         net.outputs(theta, x)
@@ -50,6 +51,24 @@ def check_examples(net: Net, theta: Tensor, federation: Federation, x: Tensor) -
                 _pass(net, theta, split, some)
             except FAILURES:
                 _blame(net, theta, federation, split, some)
+        if looks_up:
+            _check_shortest(net, theta, federation, split)
+
+
+def _check_shortest(net: Net, theta: Tensor, federation: Federation, split: Split) -> None:
+    """Raise `UsageError` unless the network accepts a mini-batch of only the shortest sequence.
+
+    That is the one with the most places at its end that are all negative or all the same.
+    """
+    if split.x.dim() != 2 or split.x.is_floating_point() or not split.x.numel():
+        return
+    last = split.x[:, -1:]
+    alike = (split.x == last) | ((split.x < 0) & (last < 0))
+    shortest = alike.flip(1).cumprod(1).sum(1).argmax().reshape(1)
+    client = int(np.searchsorted(split.offsets, int(shortest), side="right")) - 1
+    alone = f"client {federation.names[client]}: a mini-batch of its shortest example alone: "
+    with explained(split.x[shortest], alone):
+        _pass(net, theta, split, shortest)
 
 
 class _Watch(TorchFunctionMode):
