@@ -217,6 +217,20 @@ def test_an_empty_text_and_all_padding_may_be_negative(kind: str) -> None:
     torch.testing.assert_close(other.outputs(theta, negative), expected)
 
 
+@pytest.mark.parametrize(
+    ("pad", "said"),
+    [
+        (IDS, rf"pad: {IDS} is not less than {IDS}, the number of ids that the model knows"),
+        ("0", "pad: '0' is not a whole number"),
+        (1.5, r"pad: 1\.5 is not a whole number"),
+        (True, "pad: True is not a whole number"),
+    ],
+)
+def test_padding_that_is_no_id_of_the_model_is_refused(pad: Any, said: str) -> None:
+    with pytest.raises(umbel.UsageError, match=said):
+        adapted(made("BertForSequenceClassification"), lora(), pad=pad)
+
+
 def test_texts_longer_than_the_network_knows_are_refused() -> None:
     net = umbel.Net(adapted(made("BertForSequenceClassification"), lora()))
     with pytest.raises(umbel.UsageError, match=f"17 is not at most {LONGEST}, the positions"):

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import umbel
 from tests.networks.tiny import (
+    IDS,
     WORDS,
     encoder,
     made,
@@ -180,6 +181,12 @@ def test_an_encoder_of_images_is_refused(tmp_path: Path) -> None:
     of_images().save_pretrained(tmp_path)
     with pytest.raises(umbel.UsageError, match=r"^encoder: ViTModel gives no output for each"):
         check_size(TextClassifier(encoder=str(tmp_path)), (6,), 3)
+
+
+def test_an_encoder_whose_padding_is_no_id_of_its_own_is_refused(tmp_path: Path) -> None:
+    made("GPT2Model", pad_token_id=IDS).save_pretrained(tmp_path)
+    with pytest.raises(umbel.UsageError, match=f"encoder: pad_token_id: {IDS} is not less than"):
+        TextClassifier(encoder=str(tmp_path)).build((6,), 3)
 
 
 def test_an_encoder_may_know_any_number_of_positions(tmp_path: Path) -> None:

@@ -17,12 +17,14 @@ from umbel.networks.packages import optional
 from umbel.networks.tokens import (
     attended,
     check_ids,
+    check_padding,
     filled,
     longest,
     padding_id,
     positions,
     text_settings,
 )
+from umbel.settings import argument
 
 
 class TokenNetwork(nn.Module):
@@ -67,7 +69,7 @@ def adapted(
     Every build draws new adapters. All builds share the frozen tensors of `model` in memory, and
     `model` itself is not changed. The head starts from the values in `model`, or with `new_head`
     from new random values. Raises `UsageError` for a model without a head, if nothing would be
-    trained, and without peft.
+    trained, for a `pad` that the model has no row for, and without peft.
     """
     peft = optional("peft", "adapted")
     made_by_transformers = isinstance(model, nn.Module) and hasattr(
@@ -77,7 +79,8 @@ def adapted(
     usable = isinstance(config, peft.PeftConfig) and not config.is_prompt_learning
     check(usable, "config", config, "a configuration of peft for layers, such as peft.LoraConfig")
     name, own, settings = type(model).__name__, lent(model), copy.deepcopy(config)
-    pad, most = padding_id(own, pad), positions(own)
+    pad, most = padding_id(own, argument("pad", pad, int | None)), positions(own)
+    check_padding(own, pad, "pad")
     for each in (own.config, text_settings(own)):
         each.use_cache = False  # the cache of earlier tokens only helps to generate text
         each.pad_token_id = pad

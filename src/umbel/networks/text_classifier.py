@@ -18,6 +18,7 @@ from umbel.networks.packages import optional
 from umbel.networks.tokens import (
     attended,
     check_ids,
+    check_padding,
     filled,
     longest,
     padding_id,
@@ -137,6 +138,7 @@ class TextClassifier(Model):
         """The encoder, loaded at first use and then kept."""
         encoder = load_encoder(self.encoder)
         _try(encoder)
+        check_padding(encoder, padding_id(encoder), "encoder: pad_token_id")
         return encoder
 
 

@@ -65,6 +65,17 @@ def padding_id(network: Any, given: int | None = None) -> int | None:
     return next((each for each in ids if each is not None and each >= 0), None)
 
 
+def check_padding(network: Any, pad: int | None, field: str) -> None:
+    """Raise `UsageError` unless a transformers model has a row for the id of padding."""
+    try:
+        table = network.get_input_embeddings()
+    except NotImplementedError:  # models of several kinds of input
+        return
+    if pad is not None and isinstance(table, nn.Embedding):
+        rows = table.num_embeddings
+        check(pad < rows, field, pad, f"less than {rows}, the number of ids that the model knows")
+
+
 def positions(network: nn.Module) -> int | None:
     """The largest number of positions that a transformers model supports; None: any number.
 
