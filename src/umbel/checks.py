@@ -140,9 +140,13 @@ def shown(value: object) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message, or the error's type if the message is empty."""
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    """The first line of an error's message, or the error's type if the message is empty.
+
+    The next line comes with one that ends in a colon, and so on.
+    """
+    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
+    whole = next((n for n, line in enumerate(lines, 1) if not line.endswith(":")), len(lines))
+    return " ".join(lines[:whole]) or type(error).__name__
 
 
 def kind_of(value: object) -> str:

@@ -14,6 +14,7 @@ import umbel
 from tests.networks.tiny import (
     IDS,
     WORDS,
+    change,
     encoder,
     made,
     of_images,
@@ -213,6 +214,13 @@ def test_code_in_the_folder_of_an_encoder_is_not_run_whatever_is_on_the_terminal
     (tmp_path / "own.py").write_text("raise SystemError('this was run')\n")
     with pytest.raises(umbel.UsageError, match=r"can't be read: .* contains custom code"):
         load_encoder(str(tmp_path))
+
+
+def test_a_setting_of_the_wrong_type_is_told_whole(tmp_path: Path) -> None:
+    folder = encoder(tmp_path / "encoder")
+    change(folder / "config.json", pad_token_id="0")
+    with pytest.raises(umbel.UsageError, match=r"field 'pad_token_id': .*'0'"):
+        load_encoder(str(folder))
 
 
 def test_settings_that_can_not_work_are_refused(folder: Path) -> None:
