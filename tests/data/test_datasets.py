@@ -54,6 +54,16 @@ def test_examples_of_numbers_arrays_and_names_are_taken() -> None:
         assert federation.names == ("0",)
 
 
+def test_splits_of_hugging_face_are_no_clients() -> None:
+    datasets = pytest.importorskip("datasets", reason="the extra umbel[data] is not installed")
+    one = datasets.Dataset.from_dict({"x": X.tolist(), "y": Y.tolist()})
+    splits = datasets.DatasetDict(train=one, test=one)
+    with pytest.raises(UsageError, match=r"^train: 'DatasetDict' is not .* the splits train, test"):
+        Federation.from_datasets(splits)
+    clients = datasets.DatasetDict(north=one, south=one)
+    assert Federation.from_datasets(clients).names == ("north", "south")
+
+
 def test_datasets_of_hugging_face_are_taken_with_their_images() -> None:
     datasets = pytest.importorskip("datasets", reason="the extra umbel[data] is not installed")
     image = pytest.importorskip("PIL.Image")

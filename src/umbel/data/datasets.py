@@ -16,6 +16,18 @@ class Dataset(Protocol):
     def __getitem__(self, index: int, /) -> Any: ...
 
 
+def check_clients(train: object) -> None:
+    """Raise `UsageError` for a `DatasetDict` of Hugging Face whose entries are splits."""
+    if type(train).__name__ != "DatasetDict" or not isinstance(train, Mapping):
+        return
+    splits = [name for name in ("train", "validation", "test") if name in train]
+    expected = (
+        "a dataset for each client: it has the splits " + ", ".join(splits) + ". Choose one, such "
+        'as splits["train"], and divide it among clients with its select or filter'
+    )
+    check("train" not in splits or len(splits) == 1, "train", type(train).__name__, expected)
+
+
 def read_all(
     splits: Mapping[str, Sequence[Dataset]], names: Sequence[str], columns: tuple[str, str]
 ) -> dict[str, list[tuple[list[object], list[object]]]]:

@@ -15,7 +15,7 @@ from umbel.checks import UsageError, check
 from umbel.client.objectives import BINARY, Objective
 from umbel.data.attributes import Attributes, Given, attributes_of, picked
 from umbel.data.channel_scale import ChannelScale
-from umbel.data.datasets import Dataset, read_all
+from umbel.data.datasets import Dataset, check_clients, read_all
 from umbel.data.examples import check_alike, of_one_type, tensors_of, with_all_splits
 from umbel.data.form import Form
 from umbel.data.given import by_split, check_picked, in_order, listed
@@ -255,6 +255,7 @@ class Federation:
         Examples are pairs (x, y), or mappings with the names of inputs and targets in `columns`.
         Each dataset is read once, here. All else is as in `from_arrays`.
         """
+        check_clients(train)
         clients, names = listed(train, names)
         splits = by_split(clients, names, validation=validation, test=test)
         read = read_all(splits, names, columns)
