@@ -60,6 +60,9 @@ def test_splits_of_hugging_face_are_no_clients() -> None:
     splits = datasets.DatasetDict(train=one, test=one)
     with pytest.raises(UsageError, match=r"^train: 'DatasetDict' is not .* the splits train, test"):
         Federation.from_datasets(splits)
+    several = datasets.DatasetDict(train=one, test_matched=one)
+    with pytest.raises(UsageError, match="the splits train, test_matched"):
+        Federation.from_datasets(several)
     clients = datasets.DatasetDict(north=one, south=one)
     assert Federation.from_datasets(clients).names == ("north", "south")
 

@@ -178,6 +178,23 @@ def test_an_encoder_with_layers_that_peft_would_train_whole_is_refused(tmp_path:
     assert [entry.name for entry in net.layout.weights] == ["head.weight", "head.bias"]
 
 
+def test_a_target_may_be_the_whole_name_of_a_layer(folder: Path) -> None:
+    whole = "encoder.encoder.layer.0.attention.self.value"
+    net = net_of(TextClassifier(encoder=str(folder), adapters=2, targets=(whole,)))
+    trained = [entry.name for entry in net.layout.weights if ".lora_A." in entry.name]
+    assert len(trained) == 1
+    assert whole in trained[0]
+
+
+def test_an_encoder_is_not_changed_by_being_tried(tmp_path: Path) -> None:
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = transformers.BigBirdConfig(vocab_size=20, intermediate_size=16, **sizes)
+    transformers.BigBirdModel(config).save_pretrained(tmp_path)
+    kept = TextClassifier(encoder=str(tmp_path), adapters=0)
+    # its passes over short texts change it
+    assert kept._encoder.attention_type == "block_sparse"
+
+
 def test_an_encoder_of_images_is_refused(tmp_path: Path) -> None:
     of_images().save_pretrained(tmp_path)
     with pytest.raises(umbel.UsageError, match=r"^encoder: ViTModel gives no output for each"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,11 +12,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from umbel.checks import first_line
 from umbel.client.batches import SLICE
 from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.data.splits import Split, typed
 from umbel.engines.explained import FAILURES, explained
+
+log = logging.getLogger(__name__)
 
 EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
 
@@ -36,9 +40,9 @@ def check_examples(net: Net, theta: Tensor, federation: Federation, x: Tensor) -
 
     The embeddings of batched clients share memory: an index out of range would silently read a row
     of another client's table. If a pass of `x`, a few inputs, shows that the network looks up
-    values by indices, all examples are tried, and the shortest alone, as networks may cut off what
-    is padding in a whole mini-batch. Otherwise only examples with the smallest or largest whole
-    number at some place of the input are tried.
+    values by indices, all examples are tried. Otherwise only examples with the smallest or largest
+    whole number at some place of the input are tried. As networks may cut off what is padding in a
+    whole mini-batch, a warning names the client whose shortest sequence can't be in one alone.
     """
     with torch.no_grad(), _Watch() as watch:
         net.outputs(theta, x)
@@ -52,23 +56,32 @@ def check_examples(net: Net, theta: Tensor, federation: Federation, x: Tensor) -
             except FAILURES:
                 _blame(net, theta, federation, split, some)
         if looks_up:
-            _check_shortest(net, theta, federation, split)
+            _warn_of_shortest(net, theta, federation, split)
 
 
-def _check_shortest(net: Net, theta: Tensor, federation: Federation, split: Split) -> None:
-    """Raise `UsageError` unless the network accepts a mini-batch of only the shortest sequence.
+def _warn_of_shortest(net: Net, theta: Tensor, federation: Federation, split: Split) -> None:
+    """Warn unless the network accepts a mini-batch of only the shortest sequence.
 
-    That is the one with the most places at its end that are all negative or all the same.
+    That is the one with the most places at its end that are all negative or all the same. Whether
+    it is ever alone depends on mini-batches, which only the method knows.
     """
     if split.x.dim() != 2 or split.x.is_floating_point() or not split.x.numel():
         return
-    last = split.x[:, -1:]
-    alike = (split.x == last) | ((split.x < 0) & (last < 0))
-    shortest = alike.flip(1).cumprod(1).sum(1).argmax().reshape(1)
-    client = int(np.searchsorted(split.offsets, int(shortest), side="right")) - 1
-    alone = f"client {federation.names[client]}: a mini-batch of its shortest example alone: "
-    with explained(split.x[shortest], alone):
+    ends = torch.cat([_length_of_end(some) for some in torch.split(split.x, SLICE)])
+    shortest = ends.argmax().reshape(1)
+    try:
         _pass(net, theta, split, shortest)
+    except FAILURES as error:
+        client = int(np.searchsorted(split.offsets, int(shortest), side="right")) - 1
+        said = "client %s: a mini-batch of its shortest example alone would end the run: %s"
+        log.warning(said, federation.names[client], first_line(error))
+
+
+def _length_of_end(x: Tensor) -> Tensor:
+    """(n,) at how many places at their end sequences (n, L) are all negative or all the same."""
+    last = x[:, -1:]
+    alike = (x == last) | ((x < 0) & (last < 0))
+    return alike.flip(1).cumprod(1).sum(1)
 
 
 class _Watch(TorchFunctionMode):

@@ -69,7 +69,7 @@ def load_encoder(name: str) -> Any:
     transformers = optional("transformers", "text-classifier")
     # Without a choice, transformers asks on the terminal whether to run code in the folder.
     kept: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-    with _silent(transformers), torch.device("cpu"), torch.random.fork_rng(devices=[]):
+    with silent(transformers), torch.device("cpu"), torch.random.fork_rng(devices=[]):
         try:
             config = transformers.AutoConfig.from_pretrained(folder, **kept)
             for key, value in vars(config).items():
@@ -108,8 +108,8 @@ def _check_complete(encoder: nn.Module, loaded: Mapping[str, Any], folder: Path)
 
 
 @contextmanager
-def _silent(transformers: Any) -> Iterator[None]:
-    """Inside, transformers does not log about loading."""
+def silent(transformers: Any) -> Iterator[None]:
+    """Inside, transformers logs nothing and shows no progress."""
     logging = transformers.utils.logging
     level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity(logging.CRITICAL)

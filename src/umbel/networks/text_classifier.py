@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from umbel.checks import UsageError, check, first_line
 from umbel.networks.adapters import draw_anew, lent, with_adapters
 from umbel.networks.base import Model
-from umbel.networks.encoders import PACKAGED, load_encoder
+from umbel.networks.encoders import PACKAGED, load_encoder, silent
 from umbel.networks.packages import optional
 from umbel.networks.tokens import (
     attended,
@@ -116,7 +116,7 @@ class TextClassifier(Model):
         ends = sorted({name.rpartition(".")[2] for name in linear})
         expected = f"the end of the name of a layer: {', '.join(ends)}"
         for target in self.targets:
-            known = any(f".{name}".endswith(f".{target}") for name in parts)
+            known = any(f".encoder.{name}".endswith(f".{target}") for name in parts if name)
             check(known, "targets", target, expected)
         if wrong := next((name for name in parts if name.endswith("head")), ""):
             raise UsageError(
@@ -137,14 +137,15 @@ class TextClassifier(Model):
     def _encoder(self) -> Any:
         """The encoder, loaded at first use and then kept."""
         encoder = load_encoder(self.encoder)
-        _try(encoder)
+        _try(lent(encoder))  # a pass may change what an encoder keeps
         check_padding(encoder, padding_id(encoder), "encoder: pad_token_id")
         return encoder
 
 
 def _try(encoder: Any) -> None:
     """Raise `UsageError` unless the encoder gives outputs for the ids of a short text."""
-    with torch.device("cpu"), torch.no_grad(), torch.random.fork_rng(devices=[]):
+    quiet = silent(optional("transformers", "text-classifier"))
+    with quiet, torch.device("cpu"), torch.no_grad(), torch.random.fork_rng(devices=[]):
         try:
             module = SentenceClassifier(encoder, 1)
             length = min(8, module.most or 8)
