@@ -353,14 +353,19 @@ def test_ctrl_c_at_the_end_of_each_worker_leaves_nobody_and_no_pipe_behind() -> 
     parent, there = os.getpid(), squares(5)
     pipes = {each.name for each in Path("/proc/self/fd").iterdir()}
 
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt  # as on Ctrl-C, which may be ignored where tests run
+
     def do(task: int) -> None:
         there[task] = 1
-        while not there.all() or os.getpid() != parent:
+        if os.getpid() != parent:
+            time.sleep(PATIENCE)
+        while not there.all():
             time.sleep(0.001)
-        signal.raise_signal(signal.SIGINT)
+        interrupt()
 
     # The system sends it when a worker ends: the first of them when it is killed after Ctrl-C.
-    before = signal.signal(signal.SIGCHLD, lambda *_: signal.raise_signal(signal.SIGINT))
+    before = signal.signal(signal.SIGCHLD, interrupt)
     try:
         with pytest.raises(KeyboardInterrupt):
             Crew(do, 5, 5).run()
