@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -9,8 +11,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from umbel.checks import UsageError
+from umbel.client.batches import Shard
+from umbel.client.net import Net
 from umbel.client.work import MEMORY, ChooseByLoss, LocalTraining, MixtureWeights
-from umbel.engines.validation import Limits, assemble, bad_values
+from umbel.client.work.base import Promise, Work
+from umbel.engines.validation import Limits, assemble, bad_values, promises
 from umbel.flow import Replies, Request, Rows
 
 ASKED = Request(
@@ -51,6 +56,32 @@ def test_columns_have_the_promised_type_whatever_the_client_sent() -> None:
     assert columns["update"].dtype == torch.float32
     assert columns["chosen"].dtype == torch.int64
     assert columns["losses"].dtype == torch.float64
+
+
+@dataclass(frozen=True)
+class Voting(Work):
+    """Clients vote for one of three; `per` names a column that bounds the votes."""
+
+    per: str | None = None
+
+    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:  # noqa: ARG002
+        return {"votes": Promise((3,), torch.int64, low=0, high=1, total=1, per=self.per)}
+
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
+        return {"votes": torch.tensor([1, 0, 0])}
+
+
+def test_whole_numbers_may_have_a_promised_sum() -> None:
+    asked = Request(Voting(), torch.arange(3), [0, 0, 0])
+    votes = torch.tensor([[1, 0, 0], [0, 0, 1], [1, 1, 0]])
+    refused = bad_values(asked, Replies(torch.arange(3), {"votes": votes}), Limits())
+    assert refused == {2: "votes: sums to 2 instead of 1"}
+
+
+def test_values_are_bounded_per_a_column_that_there_is() -> None:
+    asked = Request(Voting(per="n"), torch.arange(3), [0, 0, 0])
+    with pytest.raises(UsageError, match=r"votes: per: 'n' is not one of the columns .*: votes"):
+        promises(asked)
 
 
 ONE_ROW = torch.tensor([0])

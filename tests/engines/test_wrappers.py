@@ -13,7 +13,7 @@ from torch import nn
 from tests.federations import SIZES, blobs, mlp
 from umbel.algorithms import PACFL, FedAvg, Oracle, PerFedAvg
 from umbel.algorithms.pacfl import PACFLState
-from umbel.checks import UsageError
+from umbel.checks import DivergedError, UsageError
 from umbel.client.net import Net
 from umbel.client.work import (
     MEMORY,
@@ -525,6 +525,24 @@ def test_a_quorum_that_is_met_exactly_is_met() -> None:
         assert len(Guarded(engine, Limits(quorum=share)).send(request).clients) == 55
     with pytest.raises(QuorumError, match="asks for 56"):
         Guarded(FiftyFive(), Limits(quorum=0.551)).send(request)
+
+
+@pytest.mark.parametrize(
+    "faults", [Faults(drop=0.01), Faults(late=0.01), Faults(huge=0.01)], ids=str
+)
+def test_training_that_diverges_ends_a_run_whose_faults_are_others(
+    engine: Sequential, faults: Faults
+) -> None:
+    class AllDiverge:
+        def send(self, request: Request) -> Replies:
+            replies = engine.send(request)
+            replies.columns["update"][:] = torch.nan
+            return replies
+
+    engines, advice = Faulty(AllDiverge(), faults), "lower the learning rate"
+    guard = Guarded(engines, Limits(quorum=0.0), advice=lambda: advice, faults=faults)
+    with pytest.raises(DivergedError, match="lower the learning rate"):
+        guard.send(request())
 
 
 def test_a_single_client_that_diverges_ends_no_run_without_a_quorum(engine: Sequential) -> None:

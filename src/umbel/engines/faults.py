@@ -57,6 +57,13 @@ class Faults(Settings):
                 return str(name)
         return None
 
+    def spoilt(self, request: Request) -> set[int]:
+        """Clients whose numbers are replaced by others in this request."""
+        if not self.not_finite and not self.huge:
+            return set()
+        fates = zip(request.clients.tolist(), map(self.of, request.seeds), strict=True)
+        return {client for client, fate in fates if fate in ("not_finite", "huge")}
+
 
 @dataclass(frozen=True)
 class Faulty:

@@ -56,8 +56,12 @@ class Limits(Settings):
 
 
 def promises(request: Request) -> dict[str, Promise]:
-    """What each column of the replies must look like."""
-    return promised(request.work, request.shapes)
+    """What each column of the replies must look like. Raises `UsageError` for an unknown `per`."""
+    found = promised(request.work, request.shapes)
+    for name, promise in found.items():
+        expected = f"one of the columns that are promised: {', '.join(found)}"
+        check(promise.per is None or promise.per in found, f"{name}: per", promise.per, expected)
+    return found
 
 
 def reply_of(work: Work, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -130,7 +134,7 @@ def wrong_form(answer: Mapping[str, Tensor], expected: Mapping[str, Promise]) ->
 
 def rounding(dtype: torch.dtype) -> float:
     """How far a sum of numbers of this type may differ from its promised value."""
-    return max(1e-3, torch.finfo(dtype).eps)
+    return max(1e-3, torch.finfo(dtype).eps) if dtype.is_floating_point else 0.0
 
 
 DIVERGED = ": training diverged there, or the reply is faulty"

@@ -14,6 +14,7 @@ from umbel.checks import QuorumError as QuorumError
 from umbel.client.layout import Layout
 from umbel.client.net import Net
 from umbel.engines.bounds import Bounds, Claims
+from umbel.engines.faults import Faults
 from umbel.engines.metering import Metered
 from umbel.engines.moving import moved_by_gradients, negative_variances, overflows
 from umbel.engines.sent import check_sent
@@ -56,7 +57,7 @@ class Guarded:
     engine: Engine
     limits: Limits
     advice: Callable[[], str] | None = None
-    faults: bool = False  # whether faults are simulated, and non-finite numbers therefore expected
+    faults: Faults = field(default_factory=Faults)  # that are simulated, and tell of no divergence
     elsewhere: bool = False  # whether clients are on other machines
     # layout of the models, which tells running statistics from trained values
     layout: Layout | None = None
@@ -77,8 +78,8 @@ class Guarded:
         self.refused |= refused
         self.bounded |= bounds.reasons
         usable, asked = len(replies.clients), len(request.clients)
-        far = set() if self.faults else absent.diverged
-        diverged, quorum = len(far), ceil(self.limits.quorum * asked - ROUNDING)
+        diverged = len(absent.diverged - self.faults.spoilt(request))
+        quorum = ceil(self.limits.quorum * asked - ROUNDING)
         # A diverging run must not continue silently, but a single dishonest client must not end it.
         least = max(quorum, int(2 * diverged >= max(asked, 1)))
         if usable < least and not request.optional:

@@ -51,11 +51,11 @@ def guard_of(
 ) -> Guarded:
     """Checks replies in training; `meter` is the engine with metering."""
     told, where = partial(advice, federation), are_elsewhere(clients)
-    faulty = isinstance(meter.engine, Faulty)
+    faults = meter.engine.faults if isinstance(meter.engine, Faulty) else Faults()
     if not innermost(algorithm).weighs:
         limits = replace(limits, max_share=1.0)
     known = _never_negative(net)
-    return Guarded(meter, limits, told, faulty, where, net.layout, never_negative=known, net=net)
+    return Guarded(meter, limits, told, faults, where, net.layout, never_negative=known, net=net)
 
 
 def judge_of(clients: Engine, limits: Limits, net: Net) -> Guarded:
