@@ -113,3 +113,17 @@ def test_as_many_rounds_as_are_recorded_may_be_asked_for(tmp_path: Path) -> None
     assert [r.untimed() for r in ended.records] == [r.untimed() for r in expected.records]
     with pytest.raises(UsageError, match="rounds: 6 is not more than the 6 rounds that are done"):
         umbel.resume(folder.path, rounds=6)
+
+
+@pytest.mark.parametrize("budget", [{"until": "accuracy=0"}, {"max_time": "1h"}])
+def test_a_run_killed_after_its_last_round_is_finished_whatever_its_new_budget(
+    budget: dict[str, str], tmp_path: Path
+) -> None:
+    folder = stopped(tmp_path / "run", 9, 1)
+    assert not folder.finished
+    said = f"not more than the 9 rounds that are done; `umbel finish {folder.path}` ends it there"
+    with pytest.raises(UsageError, match=re.escape(said)):
+        umbel.resume(folder.path, rounds=9)
+    ended = umbel.resume(folder.path, **budget)  # type: ignore[arg-type]
+    assert len(ended.records) == 9
+    assert ended.folder.stop is None

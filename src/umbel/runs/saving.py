@@ -174,8 +174,8 @@ def replan(
 ) -> None:
     """Change when a run is to end, if anything is said about it; open it again if it is finished.
 
-    Goals or a time that are not given stay as they were, unless they have ended the run. Raises
-    `UsageError` where no round would be left to do.
+    Goals or a time that are not given stay as they were, unless they have ended the run; without a
+    round left, new ones change nothing. Raises `UsageError` for `rounds` that are all done.
     """
     given = Budget.of(until, max_time)
     if rounds is None and given == Budget():
@@ -188,7 +188,10 @@ def replan(
         if folder.finished and planned == done and rounds is None:
             return  # no round is left that a budget could be about
         kept = _done(folder, run, planned)  # a round without a checkpoint is repeated
-        check(planned > kept, "rounds", rounds, f"more than the {kept} rounds that are done")
+        if planned <= kept and rounds is None:
+            return  # as above, of a run that was killed before its results were written
+        how = "" if folder.finished else f"; {way_on(folder.path, 'finish')} ends it there"
+        check(planned > kept, "rounds", rounds, f"more than the {kept} rounds that are done{how}")
         with unsaid():
             before = records[-2].num_models if done > 1 else len(run.start(planned).models)
         turn = bool(done) and records[-1].num_models != before
