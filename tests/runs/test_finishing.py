@@ -127,3 +127,14 @@ def test_a_run_killed_after_its_last_round_is_finished_whatever_its_new_budget(
     ended = umbel.resume(folder.path, **budget)  # type: ignore[arg-type]
     assert len(ended.records) == 9
     assert ended.folder.stop is None
+
+
+def test_a_goal_reached_after_the_last_checkpoint_is_still_to_be_reached(tmp_path: Path) -> None:
+    folder = stopped(tmp_path / "run", 6, 4)
+    *before, last = [record.loss for record in folder.records()]
+    assert last is not None
+    assert all(loss is not None and loss > last for loss in before)
+    folder.set_budget(Budget.of({"loss": last}))
+    ended = umbel.resume(folder.path, rounds=8)
+    assert ended.folder.stop is not None
+    assert ended.folder.stop.rounds == 6

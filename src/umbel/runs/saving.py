@@ -195,10 +195,11 @@ def replan(
         with unsaid():
             before = records[-2].num_models if done > 1 else len(run.start(planned).models)
         turn = bool(done) and records[-1].num_models != before
-        folder.replan(planned, _over_kept(folder, given, records), turn)
+        folder.replan(planned, _over_kept(folder, given, records[:kept]), turn)
 
 
 def _over_kept(folder: RunFolder, given: Budget, records: Sequence[Record]) -> Budget:
+    """The new budget over the one there; `records` are those of rounds not to be done again."""
     kept = folder.budget
     last = records[-1:]
     ahead = tuple(goal for goal in kept.until if not any(map(Budget((goal,)).reached, last)))
