@@ -103,6 +103,13 @@ def test_results_that_were_lost_are_written_again(run: Path, finished: Path, umb
         assert (run / file).read_bytes() == (finished / file).read_bytes()
 
 
+def test_damaged_evidence_of_the_last_round_does_not_keep_a_run_from_going_on(run: Path) -> None:
+    file = run / "evidence" / "round-00003.safetensors"
+    file.write_bytes(file.read_bytes()[:-1])
+    assert len(package.resume(run, rounds="+1").records) == 5
+    assert [each.round for each in RunFolder(run).evidence.read()] == [0, 1, 2, 4]
+
+
 @pytest.mark.usefixtures("run")
 def test_newcomers_that_are_no_numbers_are_refused(umbel: Shell, newcomers: Path) -> None:
     np.savez(newcomers / "odd.npz", x=np.full((3, 1, 8, 8), "pixel"), y=np.zeros(3, dtype=int))

@@ -7,6 +7,7 @@ the number of models changed are kept, too: in these, clients were clustered, se
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,15 +80,16 @@ class EvidenceFolder:
     def go_on(self, last: int, turn: bool) -> None:
         """Keep the file of the former last round only if an ordinary round would have one.
 
-        `turn` says whether the number of models changed in it.
+        `turn` says whether the number of models changed in it. A damaged file is not kept.
         """
         file = self._file(last)
         if turn or not file.is_file():
             return
         if (last + 1) % spacing(last + 1) == 0:
-            self._save(last, _opened(file)[0], apart=False)
-        else:
-            file.unlink()
+            with suppress(UsageError):
+                self._save(last, _opened(file)[0], apart=False)
+                return
+        file.unlink()
 
     def cut(self, next_round: int) -> None:
         """Remove files of rounds to be done again, and incomplete files of a killed process."""
