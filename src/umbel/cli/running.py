@@ -106,7 +106,8 @@ def resume(
     folder = RunFolder.open(run)
     allow_rounds(folder, no_import)
     if rounds is not None or until or max_time is not None:
-        replan(folder, reopened(folder, None, data_dir), rounds, until, max_time)
+        going = reopened(folder, None, data_dir, workers)
+        replan(folder, going, rounds, until, max_time)
     advance(folder, Sources.default(data_dir), workers=workers)
     print_run(folder)
 

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from umbel.algorithms.base import State
 from umbel.checks import UsageError, check
@@ -157,12 +158,20 @@ def finish(
     return _result(there, going)
 
 
-def reopened(folder: RunFolder, run: Run | None, data_dir: Path | str | None) -> Run:
-    """The run of a folder: this one, if it is the same, or the one that its experiment opens."""
+def reopened(
+    folder: RunFolder,
+    run: Run | None,
+    data_dir: Path | str | None,
+    workers: int | Literal["auto"] | None = None,
+) -> Run:
+    """The run of a folder: this one, if it is the same, or the one that its experiment opens.
+
+    `workers` replaces the experiment's `engine.workers`.
+    """
     if run is not None:
         _check_same(folder, run)
         return run
-    return opened(folder, Sources.default(None if data_dir is None else Path(data_dir)))
+    return opened(folder, Sources.default(None if data_dir is None else Path(data_dir)), workers)
 
 
 def replan(
