@@ -215,12 +215,14 @@ def test_a_folder_of_an_experiment_and_one_of_a_run_are_not_mixed_up(
         package.resume("runs/fedavg-seed0", make_run())
     with pytest.raises(UsageError, match="net: 'MLP' is not needed: the run's experiment says how"):
         package.load("runs/fedavg-seed0", make_run().net)
-    with pytest.raises(UsageError, match=r"made in Python, .*: continue it there by umbel\.res"):
+    with pytest.raises(UsageError, match=r"made in Python, .*: go on there by umbel\.res"):
         package.resume(whole.folder.path)
     (whole.folder.path / "clusters.csv").rename("kept.csv")
     message = umbel.refused("resume", str(whole.folder.path))
+    ending = umbel.refused("finish", str(whole.folder.path))
     Path("kept.csv").rename(whole.folder.path / "clusters.csv")
     assert f'umbel.resume("{whole.folder.path}", run)' in message
+    assert f'go on there by umbel.finish("{whole.folder.path}", run)' in ending
     message = umbel.refused("run", str(whole.folder.path / "experiment.toml"))
     assert "these data were made in Python, and no file holds them" in message
 

@@ -97,17 +97,18 @@ def _unless_finished(folder: RunFolder, rest: Callable[[], Iterator[T]]) -> Iter
 
 
 def opened(
-    folder: RunFolder, sources: Sources, workers: int | Literal["auto"] | None = None
+    folder: RunFolder,
+    sources: Sources,
+    workers: int | Literal["auto"] | None = None,
+    verb: str = "resume",
 ) -> Run:
     """The run of a folder. Raises `UsageError` if its data were made in Python."""
     experiment = folder.experiment
     if over_flower(folder.path):
         raise UsageError(f"{folder.path}: {OVER_FLOWER}")
     if isinstance(experiment.scenario, OwnData) and folder.begun:
-        raise UsageError(
-            f"{folder.path}: was made in Python, from data that no file holds: continue it there "
-            f"by {way_on(folder.path)}"
-        )
+        how = f"go on there by {way_on(folder.path, verb)}"
+        raise UsageError(f"{folder.path}: was made in Python, from data that no file holds: {how}")
     run = _runnable(folder, workers).open(sources)
     folder.budget.check_for(run)
     return run

@@ -137,7 +137,7 @@ def finish(
     another one, or no round is done.
     """
     there = RunFolder.open(folder)
-    going = reopened(there, run, data_dir)
+    going = reopened(there, run, data_dir, verb="finish")
     if not there.finished:
         with there.locked():
             there.budget.check_for(going)
@@ -163,15 +163,18 @@ def reopened(
     run: Run | None,
     data_dir: Path | str | None,
     workers: int | Literal["auto"] | None = None,
+    verb: str = "resume",
 ) -> Run:
     """The run of a folder: this one, if it is the same, or the one that its experiment opens.
 
-    `workers` replaces the experiment's `engine.workers`.
+    `workers` replaces the experiment's `engine.workers`. Raises `UsageError` if the run's data were
+    made in Python, and says how to do there what `verb` says.
     """
     if run is not None:
         _check_same(folder, run)
         return run
-    return opened(folder, Sources.default(None if data_dir is None else Path(data_dir)), workers)
+    sources = Sources.default(None if data_dir is None else Path(data_dir))
+    return opened(folder, sources, workers, verb)
 
 
 def replan(
