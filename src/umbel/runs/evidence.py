@@ -85,11 +85,14 @@ class EvidenceFolder:
         file = self._file(last)
         if turn or not file.is_file():
             return
+        seen = None
         if (last + 1) % spacing(last + 1) == 0:
             with suppress(UsageError):
-                self._save(last, _opened(file)[0], apart=False)
-                return
-        file.unlink()
+                seen = _opened(file)[0]
+        if seen is None:
+            file.unlink()
+        else:
+            self._save(last, seen, apart=False)
 
     def cut(self, next_round: int) -> None:
         """Remove files of rounds to be done again, and incomplete files of a killed process."""
