@@ -57,9 +57,9 @@ class Sharing(Algorithm[SharingState]):
 
     Each client continues to train its part from the values of its last training, unless this was
     only to find its cluster. The part is not averaged, and is 0 in the updates that the method
-    clusters by. It is not counted as traffic;
-    over Flower, the server has a copy of it all the same, for its checkpoint. A client uses its
-    cluster's model with its own part; a newcomer uses the initial values of that part.
+    clusters by. It is not counted as traffic; over Flower, the server has a copy of it all the
+    same, for its checkpoint. A client uses its cluster's model with its own part; a newcomer uses
+    the initial values of that part.
     """
 
     asked_by: ClassVar[tuple[str, ...]] = ("share", "kept")

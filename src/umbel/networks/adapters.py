@@ -14,16 +14,7 @@ from torch.nn.functional import pad as padded
 from umbel.checks import UsageError, check, first_line
 from umbel.client.constants import same
 from umbel.networks.packages import optional
-from umbel.networks.tokens import (
-    attended,
-    check_ids,
-    check_padding,
-    filled,
-    longest,
-    padding_id,
-    positions,
-    text_settings,
-)
+from umbel.networks.tokens import check_padding, padding_id, positions, readable, text_settings
 from umbel.settings import argument
 
 
@@ -36,13 +27,8 @@ class TokenNetwork(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Ids (B, L) -> logits (B, C), or (B, C, L) for tokens, which are 0 at padding."""
-        check_ids(x, self.most)
-        mask = attended(x, self.pad)
-        length = longest(mask)
-        ids = filled(x, mask, self.pad)
-        outputs = self.network(
-            input_ids=ids[:, :length], attention_mask=mask[:, :length].to(ids.dtype)
-        )
+        ids, mask = readable(x, self.pad, self.most)
+        outputs = self.network(input_ids=ids, attention_mask=mask.to(ids.dtype))
         logits: Tensor | None = getattr(outputs, "logits", None)
         if logits is None:
             raise UsageError(
@@ -51,8 +37,8 @@ class TokenNetwork(nn.Module):
             )
         if logits.dim() == 2:
             return logits
-        read = logits.movedim(-1, 1).where(mask[:, None, :length], 0)
-        return padded(read, (0, x.shape[1] - length))
+        read = logits.movedim(-1, 1).where(mask[:, None], 0)
+        return padded(read, (0, x.shape[1] - mask.shape[1]))
 
 
 def adapted(

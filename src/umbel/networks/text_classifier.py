@@ -15,16 +15,7 @@ from umbel.networks.adapters import draw_anew, lent, with_adapters
 from umbel.networks.base import Model
 from umbel.networks.encoders import PACKAGED, load_encoder, silent
 from umbel.networks.packages import optional
-from umbel.networks.tokens import (
-    attended,
-    check_ids,
-    check_padding,
-    filled,
-    longest,
-    padding_id,
-    positions,
-    text_settings,
-)
+from umbel.networks.tokens import check_padding, padding_id, positions, readable, text_settings
 
 
 class SentenceClassifier(nn.Module):
@@ -43,13 +34,8 @@ class SentenceClassifier(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Ids (B, L), padded to the right -> (B, num_outputs)."""
-        check_ids(x, self.most)
-        mask = attended(x, self.pad)
-        ids = filled(x, mask, self.pad)
-        read = mask[:, : longest(mask)]
-        states = self.encoder(
-            input_ids=ids[:, : read.shape[1]], attention_mask=read.to(ids.dtype)
-        ).last_hidden_state
+        ids, read = readable(x, self.pad, self.most)
+        states = self.encoder(input_ids=ids, attention_mask=read.to(ids.dtype)).last_hidden_state
         sums = states.to(self.head.weight.dtype).where(read[..., None], 0).sum(1)
         outputs: Tensor = self.head(sums / read.sum(1, keepdim=True))
         return outputs

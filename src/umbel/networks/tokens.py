@@ -47,6 +47,18 @@ def longest(mask: Tensor) -> int:
         return length
 
 
+def readable(x: Tensor, pad: int | None, most: int | None) -> tuple[Tensor, Tensor]:
+    """Ids (B, l) that a network has a row for, and (B, l) bool which of them it attends to.
+
+    They are cut after the longest of the examples x (B, L). Raises `UsageError` as `check_ids`
+    does.
+    """
+    check_ids(x, most)
+    mask = attended(x, pad)
+    length = longest(mask)
+    return filled(x, mask, pad)[:, :length], mask[:, :length]
+
+
 def text_settings(network: Any) -> Any:
     """The part of a transformers model's configuration that is about texts; mostly, all of it."""
     try:
