@@ -49,16 +49,24 @@ class Size:
     local: LocalTraining
 
     def federation(self) -> Federation:
-        """Random images of ten classes, with a sixth as many test examples, in four groups."""
+        """Noisy images of ten classes, with a sixth as many test examples.
+
+        The classes have other numbers in each of four groups: clients of one group are alike.
+        """
         rng = np.random.default_rng(0)
+        typical = rng.random((10, *self.shape), dtype=np.float32)
 
-        def images(count: int) -> tuple[Any, Any]:
-            return rng.random((count, *self.shape), dtype=np.float32), rng.integers(0, 10, count)
+        def images(count: int, group: int) -> tuple[Any, Any]:
+            shown = rng.integers(0, 10, count)
+            noise = rng.random((count, *self.shape), dtype=np.float32)
+            return (typical[shown] + noise) / 2, (shown + group) % 10
 
+        groups = [n % GROUPS for n in range(len(self.examples))]
+        of_clients = list(zip(self.examples, groups, strict=True))
         return Federation.from_arrays(
-            [images(count) for count in self.examples],
-            [images(max(1, count // 6)) for count in self.examples],
-            groups=[n % GROUPS for n in range(len(self.examples))],
+            [images(count, group) for count, group in of_clients],
+            [images(max(1, count // 6), group) for count, group in of_clients],
+            groups=groups,
             num_classes=10,
         )
 

@@ -19,8 +19,9 @@ from umbel.algorithms.flacc import FLACCState
 from umbel.algorithms.restarts import RestartsState
 from umbel.algorithms.sharing import SharingState
 from umbel.checks import UsageError
+from umbel.client.constants import digest_of
 from umbel.runs import checkpoint, tensor_files
-from umbel.runs.checkpoint_parts import LARGE
+from umbel.runs.checkpoint_parts import LARGE, SPARE
 from umbel.testing import assert_same_state
 
 STATE = FLACCState(
@@ -222,7 +223,7 @@ def with_features(*blocks: torch.Tensor) -> CFLGPState:
 def written(file: Path) -> dict[str, int]:
     """The files beside a checkpoint, and which they are: a file that is replaced is another."""
     folder = file.with_name("checkpoint-parts")
-    return {path.name: path.stat().st_ino for path in folder.iterdir()}
+    return {path.name: path.stat().st_ino for path in folder.iterdir() if path.name != SPARE}
 
 
 def test_only_what_has_changed_of_a_tuple_of_large_tensors_is_written(file: Path) -> None:
@@ -241,6 +242,65 @@ def test_only_what_has_changed_of_a_tuple_of_large_tensors_is_written(file: Path
     assert [block.unique().tolist() for block in state.features] == [[5], [3]]
     checkpoint.save(file, STATE, 11)
     assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+def test_a_part_is_written_over_the_one_that_was_replaced_before(file: Path) -> None:
+    blocks = [features(n)[0] for n in range(4)]
+    parts = checkpoint.save(file, with_features(blocks[0]), 8)
+    (outdated,) = written(file).values()
+    parts = checkpoint.save(file, with_features(blocks[1]), 9, before=parts)
+    assert (spare := file.with_name("checkpoint-parts") / SPARE).stat().st_ino == outdated
+    parts = checkpoint.save(file, with_features(blocks[2]), 10, before=parts)
+    assert [*written(file).values()] == [outdated]
+    assert spare.stat().st_ino != outdated
+    state, number = checkpoint.load(file, with_features(*features(0)))
+    assert (number, state.features[0].unique().tolist()) == (10, [2])
+    checkpoint.tidy(file)
+    assert not spare.exists()
+    checkpoint.save(file, with_features(blocks[3]), 11, before=parts)
+    assert checkpoint.load(file, with_features(*features(0)))[0].features[0].unique().item() == 3
+
+
+@pytest.mark.parametrize("hindrance", ["link", "shape", "type", "damage", "folder"])
+def test_a_part_has_a_file_of_its_own_if_it_does_not_fit_the_one_before(
+    file: Path, hindrance: str
+) -> None:
+    parts = checkpoint.save(file, with_features(*features(1)), 8)
+    checkpoint.save(file, with_features(*features(2)), 9, before=parts)
+    spare, (block,) = file.with_name("checkpoint-parts") / SPARE, features(3)
+    copy = file.with_name("copy")
+    match hindrance:
+        case "link":  # as in a copy of the folder by links
+            copy.hardlink_to(spare)
+            before = copy.read_bytes()
+        case "shape":
+            block = block.reshape(2, -1)
+        case "type":
+            block = block.to(torch.int32)
+        case "damage":
+            spare.write_bytes(spare.read_bytes()[:-8])
+        case "folder":
+            spare.unlink()
+            spare.mkdir()
+    checkpoint.save(file, with_features(block), 10)
+    state, _ = checkpoint.load(file, with_features(*features(0)))
+    assert torch.equal(state.features[0], block)
+    assert hindrance != "link" or copy.read_bytes() == before
+
+
+def test_parts_of_earlier_versions_are_named_by_other_digests(file: Path) -> None:
+    checkpoint.save(file, with_features(*features(1)), 8)
+    (part,) = file.with_name("checkpoint-parts").glob("*.safetensors")
+    earlier = digest_of({"values": features(1)[0]})
+    part.rename(part.with_stem(earlier))
+    with tensor_files.reading(file, "") as (opened, header):
+        tensors = tensor_files.tensors_in(opened)
+    header["parts"] = {"features.0": earlier}
+    tensor_files.write(file, tensors, header)
+    assert checkpoint.load(file, with_features(*features(0)))[0].features[0].unique().item() == 1
+    part.with_stem(earlier).write_bytes(b"")
+    with pytest.raises(UsageError, match=earlier):
+        checkpoint.load(file, with_features(*features(0)))
 
 
 def test_small_tensors_of_a_tuple_are_in_the_file_itself(file: Path) -> None:

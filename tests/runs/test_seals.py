@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import mmap
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ from umbel.runs.budget import Budget
 from umbel.runs.folder import RunFolder
 from umbel.runs.record_lines import RecordLines
 from umbel.runs.records import Record
-from umbel.runs.seals import json_text, json_value
+from umbel.runs.seals import json_text, json_value, seal
 
 STATE = State(torch.arange(12.0).reshape(2, 6), torch.tensor([0, 1, 0]))
 RECORDS = [Record(round=n, loss=0.5 / (n + 1), accuracy=0.1 * n, missing=(n,)) for n in range(4)]
@@ -67,6 +68,20 @@ def accepted(file: Path, look: Callable[[], object], step: int = 1) -> list[str]
         found.append(where)
     look()
     return found
+
+
+def test_every_byte_counts_by_the_seals_of_earlier_versions(tmp_path: Path) -> None:
+    file = tmp_path / "checkpoint.safetensors"
+    checkpoint.save(file, STATE, 14)
+    now = file.read_bytes()
+    with file.open("r+b") as opened:
+        with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            place = seal(data, earlier=True)
+        assert place is not None
+        opened.seek(place[0])
+        opened.write(place[1].encode())
+    assert file.read_bytes() != now
+    assert accepted(file, lambda: checkpoint.load(file, STATE)) == []
 
 
 def test_every_byte_of_a_checkpoint_counts(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def save(
         "parts": digests,
     }
     write(file, tensors, header)
-    checkpoint_parts.remove_others(folder, digests.values())
+    checkpoint_parts.remove_others(folder, digests.values(), goes_on=True)
     return parts
 
 

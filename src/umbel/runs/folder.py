@@ -249,6 +249,7 @@ class RunFolder:
 
     def finish(self, run: Run, scores: ClientScores) -> None:
         """Write models and files about clients: all but the file that marks the run as finished."""
+        checkpoint.tidy(self.file("checkpoint.safetensors"))
         self.models.write(run, scores)
         encoding_file.write(self.file(encoding_file.FILE), run.divided.encoding)
         write_facts(self.file("clients.csv"), run.divided, scores)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from umbel.checks import UsageError, check_memory
+from umbel.client.constants import bits
 from umbel.data.files import check_file
 from umbel.engines.alignment import aligned
 from umbel.runs.durable import PARTIAL, remove_partial, replacing
@@ -44,6 +46,32 @@ def write_plain(
     """As `write`, without a seal, and with a header only if something is said."""
     with replacing(file) as beside:
         _save(beside, tensors, dict(said))
+
+
+def write_over(file: Path, outdated: Path, name: str, values: Tensor) -> None:
+    """As `write_plain` of one tensor, into the file of an outdated one if that has its form."""
+    with replacing(file) as beside:
+        if _has_form(outdated, name, values):
+            outdated.replace(beside)
+            with beside.open("r+b") as opened:
+                opened.seek(-values.nbytes, os.SEEK_END)
+                opened.write(bits(values).numpy().data)
+        else:
+            _save(beside, {name: values}, {})
+
+
+def _has_form(file: Path, name: str, values: Tensor) -> bool:
+    """Whether a file differs from that of this tensor in its values alone, and has no other name.
+
+    Other names are links, as of a copy of the folder.
+    """
+    try:
+        with safe_open(file, framework="pt") as opened:
+            alone = list(opened.keys()) == [name] and file.stat().st_nlink == 1
+            there = opened.get_tensor(name) if alone else None
+    except DAMAGED:
+        return False
+    return there is not None and (there.dtype, there.shape) == (values.dtype, values.shape)
 
 
 def _save(file: Path, tensors: Mapping[str, Tensor], said: dict[str, str]) -> None:
