@@ -61,12 +61,12 @@ Crew(do, 2, 2).run()
 """
 
 JOBS = """
-from umbel.cli.jobs import CONTEXT, _start
+from umbel.cli.job_server import CONTEXT, start
 
 if __name__ == "__main__":
     told("parent")
     process = CONTEXT.Process(target=told, args=("job",))
-    _start(process)
+    start(process)
     process.join()
     told("parent")
 """

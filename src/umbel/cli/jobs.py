@@ -4,39 +4,26 @@ from __future__ import annotations
 
 import errno
 import logging
-import multiprocessing
-import os
 import signal
-import sys
-import tempfile
-import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
-from typing import TYPE_CHECKING, Generic
+from typing import Generic
 
 import click
 
 from umbel.checks import printable
 from umbel.cli.ending import ending_in_order
 from umbel.cli.job import Begun, Ended, Failed, Made, News, Said, Told, U, Unit, work
+from umbel.cli.job_server import CONTEXT, check_descriptors, start
 from umbel.cli.printing import say
 from umbel.cli.screen import OwnScreen
-from umbel.cores import cores, forget, roaming
+from umbel.cores import cores, forget
 from umbel.report.watching import Begin, Tell, watched_together
 from umbel.summary import counted
-
-if TYPE_CHECKING:  # not every system has both
-    from multiprocessing.context import (
-        ForkServerContext,
-        ForkServerProcess,
-        SpawnContext,
-        SpawnProcess,
-    )
 
 AGAIN = 3
 """How often a unit is made again whose process was killed."""
@@ -47,22 +34,9 @@ PAUSE = 0.5
 GRACE = 10.0
 """Seconds that a job has to end when it is told to; after that it is killed."""
 
-SPARE = 16
-"""No job is started with fewer free descriptors; starting one takes fewer, for a moment."""
-
 LIMITS = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
 """Errors that come with too many open files and, where this process itself starts another, with too
 many processes or too little memory."""
-
-# A job must not inherit what its parent has opened, such as locks of runs or a GPU. If processes
-# can be forked from a server process that has only imported modules, PyTorch is loaded once.
-CONTEXT: ForkServerContext | SpawnContext = (
-    multiprocessing.get_context("forkserver")
-    if sys.platform == "linux"
-    else multiprocessing.get_context("spawn")
-)
-LOADED = ("umbel.cli.comparing", "umbel.cli.reproducing", "sklearn.cluster", "sklearn.datasets")
-"""Modules that every run needs and that load slowly."""
 
 
 @dataclass(frozen=True)
@@ -77,13 +51,13 @@ class Job:
     """A process that makes one unit at a time, as its parent sees it."""
 
     def __init__(self, threads: int) -> None:
-        _check_descriptors()
+        check_descriptors()
         self.pipe, theirs = CONTEXT.Pipe()
         level = logging.getLogger("umbel").getEffectiveLevel()
         for attempt in range(AGAIN + 1):
             self.process = CONTEXT.Process(target=work, args=(theirs, threads, level))
             try:
-                _start(self.process)
+                start(self.process)
                 break
             except (EOFError, ConnectionError) as error:
                 _tell_of_no_start(attempt, error)
@@ -232,28 +206,6 @@ class Desk(Generic[U]):
             job.pipe.close()
 
 
-def _check_descriptors() -> None:
-    """Raise `OSError` if too few descriptors are free to start a job.
-
-    If they ended while it is started, so would the process that jobs are copied from.
-    """
-    with ExitStack() as opened:
-        for _ in range(SPARE):
-            opened.callback(os.close, os.open(os.devnull, os.O_RDONLY))
-
-
-def _start(process: ForkServerProcess | SpawnProcess) -> None:
-    """Start it. Raises `EOFError` or `ConnectionError` where what it is copied from is gone."""
-    copied = CONTEXT.get_start_method() == "forkserver"
-    with _deaf_to_ctrl_c(), roaming():
-        if copied:
-            _load()
-        else:
-            process.start()
-    if copied:
-        process.start()  # waits until everything is loaded
-
-
 def _tell_of_no_start(attempt: int, error: Exception) -> None:
     """Print that the next attempt begins. Raises `ClickException` if no attempt is left."""
     why = f"the process that starts all jobs ended while it was loading ({type(error).__name__})"
@@ -264,37 +216,3 @@ def _tell_of_no_start(attempt: int, error: Exception) -> None:
         ) from None
     say(f"{why}; it is being started again", err=True)
     time.sleep(PAUSE)
-
-
-def _load() -> None:
-    """Start the process that jobs are forked from, unless it runs already."""
-    from multiprocessing import forkserver  # not on every system
-
-    CONTEXT.set_forkserver_preload([*LOADED])
-    try:
-        forkserver.ensure_running()
-    except OSError as error:
-        if "AF_UNIX" not in str(error):
-            raise
-        place = tempfile.gettempdir()
-        how = "set TMPDIR to a shorter path, such as /tmp, or leave out --jobs"
-        raise click.ClickException(f"{place}: too long a path for --jobs; {how}") from None
-
-
-@contextmanager
-def _deaf_to_ctrl_c() -> Iterator[None]:
-    """Processes that are started inside never hear Ctrl-C: their parent tells them when to end.
-
-    This process hears it at the end, or at once where another of its threads takes the signal.
-    """
-    main = threading.current_thread() is threading.main_thread()
-    if not main or not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    # Started inside, it would unblock the signal before what is to inherit the mask is started.
-    resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -157,6 +157,9 @@ def compare(
     With --control each clustered method is followed by its control: FedAvg in clusters of the same
     sizes, of clients drawn at random.
     """
+    from umbel.cli.job_server import prepare
+
+    prepare(jobs)
     from umbel.cli.comparing import make_all, strangers_named, sweeps_in
     from umbel.cli.importing import announce
     from umbel.data.sources import Sources
