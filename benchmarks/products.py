@@ -122,15 +122,15 @@ KINDS = {
 
 
 def times_faster(work: Work, repeats: int) -> float:
-    """How many times as fast bfloat16 is: the best of each, in turns."""
+    """How many times as fast work is when told True: the best of each, in turns."""
     best = [float("inf"), float("inf")]
-    for half in (False, True):
-        work(half)
+    for way in (False, True):
+        work(way)
     for _ in range(repeats):
-        for half in (False, True):
+        for way in (False, True):
             start = process_time()
-            work(half)
-            best[half] = min(best[half], process_time() - start)
+            work(way)
+            best[way] = min(best[way], process_time() - start)
     return best[False] / best[True]
 
 

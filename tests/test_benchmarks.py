@@ -14,6 +14,7 @@ from benchmarks import (
     cuts,
     few_values,
     given_clusters,
+    libraries,
     normalised,
     precision,
     released,
@@ -260,3 +261,13 @@ def test_decimals_are_cut_for_what_is_named_alone() -> None:
         ends[way] = state.models
     for way in ("cut for features alone", "cut for the step alone", "rounded"):
         assert not torch.equal(ends["cut"], ends[way]), way
+
+
+def test_products_by_both_libraries_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libraries, "LAYERS", [(8, 6)])
+    monkeypatch.setattr(libraries, "ROWS", [2, 4])
+    (line,) = libraries.rows_of("step", 1, lambda rows, weight: rows * weight.numel() > 100)
+    *told, small, large = line.strip("| ").split(" | ")
+    assert told == ["step", "8", "6"]
+    assert large.startswith("**") > small.startswith("**")
+    assert min(float(cell.strip("*")) for cell in (small, large)) > 0

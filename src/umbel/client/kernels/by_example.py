@@ -19,6 +19,7 @@ from torch import Tensor
 from umbel.client.descent import Descent
 from umbel.client.kernels import half as rule
 from umbel.client.kernels.moving import Moving, sgd_of
+from umbel.client.kernels.products import matmul, put_product
 from umbel.client.kernels.schedule import Schedule, SideBySide
 from umbel.summary import in_short
 
@@ -116,8 +117,8 @@ class ByExample:
         received = torch.zeros(count, most, size_out, dtype=full)
         for rows, matrix, into, outputs in zip(examples, weight, products, received, strict=True):
             rows = rows.to(given)
-            into[: len(rows), : len(rows)] = rows @ rows.t()
-            outputs[: len(rows)] = rows @ matrix.to(given).t()
+            into[: len(rows), : len(rows)] = matmul(rows, rows.t())
+            outputs[: len(rows)] = matmul(rows, matrix.to(given).t())
         coefficients = torch.zeros_like(received)
         path = None if bias is None else Moving.of(bias, descent)
         return cls(
@@ -177,7 +178,7 @@ class ByExample:
             of_rows = found[: len(rows)].t()
             kind = torch.bfloat16 if self.half else of_rows.dtype
             if kind == into.dtype:
-                torch.mm(of_rows, rows, out=into)
+                put_product(into, of_rows, rows)
             else:
                 into.copy_(of_rows.to(kind) @ rows.to(kind))
         for into in bias:

@@ -1,6 +1,6 @@
 """The rule, by sizes, for products that are faster in bfloat16, casts included.
 
-It is based on measurements by `python -m benchmarks.precision --products`.
+It is based on measurements by `python -m benchmarks.precision --parts products`.
 """
 
 from __future__ import annotations

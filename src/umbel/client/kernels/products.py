@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from umbel.client.kernels import onednn
+
 LARGE = 16_384
 """Number of values from which the products of several models exceed a cache."""
 
@@ -43,11 +45,22 @@ def _one_by_one(rows: Tensor, matrices: Tensor, kind: torch.dtype) -> Tensor:
 
 def _product(rows: Tensor, matrices: Tensor, bias: Tensor | None = None) -> Tensor:
     if len(matrices) == 1:
-        flat, one = rows.flatten(0, 1), matrices[0]
-        out = flat @ one if bias is None else torch.addmm(bias[0], flat, one)
-        return out.view(*rows.shape[:2], -1)
+        flat, of_bias = rows.flatten(0, 1), None if bias is None else bias[0, 0]
+        return matmul(flat, matrices[0], of_bias).view(*rows.shape[:2], -1)
     rows = rows.expand(len(matrices), -1, -1)
+    if onednn.pays(rows.shape[1], matrices[0]):
+        out = rows.new_empty(*rows.shape[:2], matrices.shape[2])
+        for into, left, right in zip(out, rows, matrices, strict=True):
+            into.copy_(onednn.linear(left, right.t()))
+        return out if bias is None else out.add_(bias)
     return torch.bmm(rows, matrices) if bias is None else torch.baddbmm(bias, rows, matrices)
+
+
+def matmul(rows: Tensor, matrix: Tensor, bias: Tensor | None = None) -> Tensor:
+    """rows (B, in) times a matrix (in, out), plus bias (out,)."""
+    if onednn.pays(len(rows), matrix):
+        return onednn.linear(rows, matrix.t(), bias)
+    return rows @ matrix if bias is None else torch.addmm(bias, rows, matrix)
 
 
 def forward(layers: Sequence[Sequence[Tensor]], x: Tensor, half: Sequence[bool]) -> list[Tensor]:
@@ -88,6 +101,28 @@ def put_weight(weight: Tensor, of_outputs: Tensor, inputs: Tensor, half: bool) -
         weight.baddbmm_(of_outputs.transpose(1, 2), inputs, beta=0)
         return
     for into, left, right in zip(weight, of_outputs.transpose(1, 2), inputs, strict=True):
-        # Products are slow to write into memory that is not in the cache: this loads it.
-        into.zero_()
-        torch.mm(left, right, out=into)
+        put_product(into, left, right)
+
+
+def put_product(into: Tensor, left: Tensor, right: Tensor) -> None:
+    """Write left (A, B) times right (B, D) into a large matrix (A, D)."""
+    if onednn.pays(len(right), into):
+        into.copy_(onednn.linear(left, right.t()))
+        return
+    # Products are slow to write into memory that is not in the cache: this loads it.
+    into.zero_()
+    torch.mm(left, right, out=into)
+
+
+def add_product(weight: Tensor, slope: Tensor, inputs: Tensor, old: float, new: float) -> None:
+    """Make `weight` (C, out, in) old times itself plus new times slopes' and inputs' product.
+
+    Slopes are (C, B, out), and inputs (C, B, in).
+    """
+    if not onednn.pays(slope.shape[1], weight[0]):
+        weight.baddbmm_(slope.transpose(1, 2), inputs, beta=old, alpha=new)
+        return
+    for into, left, right in zip(weight, slope.transpose(1, 2), inputs, strict=True):
+        if old != 1:
+            into.mul_(old)
+        into.add_(onednn.linear(left, right.t()), alpha=new)
