@@ -160,7 +160,10 @@ def prepare(jobs):
     print("running:", forkserver._forkserver._forkserver_pid is not None, "torch" in sys.modules)
 job_server.prepare = prepare
 sys.argv = ["umbel", *sys.argv[1:]]
-umbel_command.main()
+try:
+    umbel_command.main()
+finally:
+    print("left:", forkserver._forkserver._forkserver_pid)
 """
 
 
@@ -172,5 +175,5 @@ def test_jobs_load_pytorch_beside_the_command(
 ) -> None:
     words = [sys.executable, "-c", FORKED, *command.split(), "--jobs", count]
     ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ended.stdout == f"running: {running} False\n"
+    assert ended.stdout == f"running: {running} False\nleft: None\n"
     assert (ended.returncode, len(ended.stderr.splitlines())) == (2, 1), ended.stderr

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -261,9 +262,11 @@ def test_a_part_is_written_over_the_one_that_was_replaced_before(file: Path) -> 
     assert checkpoint.load(file, with_features(*features(0)))[0].features[0].unique().item() == 3
 
 
-@pytest.mark.parametrize("hindrance", ["link", "shape", "type", "damage", "folder"])
+@pytest.mark.parametrize(
+    "hindrance", ["link", "symlink", "read-only", "shape", "type", "damage", "folder"]
+)
 def test_a_part_has_a_file_of_its_own_if_it_does_not_fit_the_one_before(
-    file: Path, hindrance: str
+    file: Path, hindrance: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = checkpoint.save(file, with_features(*features(1)), 8)
     checkpoint.save(file, with_features(*features(2)), 9, before=parts)
@@ -273,6 +276,13 @@ def test_a_part_has_a_file_of_its_own_if_it_does_not_fit_the_one_before(
         case "link":  # as in a copy of the folder by links
             copy.hardlink_to(spare)
             before = copy.read_bytes()
+        case "symlink":  # to a file of another run
+            spare.replace(copy)
+            spare.symlink_to(copy)
+            before = copy.read_bytes()
+        case "read-only":
+            spare.chmod(0o400)
+            monkeypatch.setattr(os, "access", lambda *_: False)
         case "shape":
             block = block.reshape(2, -1)
         case "type":
@@ -285,7 +295,22 @@ def test_a_part_has_a_file_of_its_own_if_it_does_not_fit_the_one_before(
     checkpoint.save(file, with_features(block), 10)
     state, _ = checkpoint.load(file, with_features(*features(0)))
     assert torch.equal(state.features[0], block)
-    assert hindrance != "link" or copy.read_bytes() == before
+    assert "link" not in hindrance or copy.read_bytes() == before
+
+
+def test_parts_that_are_links_to_those_of_another_run_leave_them_as_they_are(file: Path) -> None:
+    checkpoint.save(file, with_features(*features(1)), 8)
+    folder = file.with_name("checkpoint-parts")
+    (part,) = folder.iterdir()
+    theirs = part.replace(file.with_name("theirs"))
+    before = theirs.read_bytes()
+    part.symlink_to(theirs)
+    parts = checkpoint.save(file, with_features(*features(2)), 9)
+    for value in (3, 4):
+        parts = checkpoint.save(file, with_features(*features(value)), 8 + value, before=parts)
+    assert theirs.read_bytes() == before
+    assert not any(each.is_symlink() for each in folder.iterdir())
+    assert checkpoint.load(file, with_features(*features(0)))[0].features[0].unique().item() == 4
 
 
 def test_parts_of_earlier_versions_are_named_by_other_digests(file: Path) -> None:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing import resource_tracker
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:  # not every system has both
         SpawnContext,
         SpawnProcess,
     )
+
+UNUSED = "umbel.cli.job_server.unused"
+"""Name among a command's own values: whether it was started for jobs that there are not yet."""
 
 SPARE = 16
 """No job is started with fewer free descriptors; starting one takes fewer, for a moment."""
@@ -40,19 +43,26 @@ LOADED = ("umbel.cli.comparing", "umbel.cli.reproducing", "sklearn.cluster", "sk
 
 
 def prepare(jobs: int) -> None:
-    """Begin to start it for several jobs: it loads PyTorch while this process does.
+    """Begin to start it for several jobs of a command: it loads PyTorch while this process does.
 
-    What hinders it is told by `start`.
+    What hinders it is told by `start`. If the command ends before any job, so does it: it would go
+    on loading, and keep open what this process has written to.
     """
-    if jobs > 1 and _forks():
-        with suppress(OSError, click.ClickException), _deaf_to_ctrl_c(), roaming():
-            check_descriptors()
-            _load()
+    if jobs == 1 or not _forks() or _running():
+        return
+    with suppress(OSError, click.ClickException), _deaf_to_ctrl_c(), roaming():
+        check_descriptors()
+        _load()
+    command = click.get_current_context()
+    command.meta[UNUSED] = True
+    command.call_on_close(lambda: _kill() if command.meta[UNUSED] else None)
 
 
 def start(process: ForkServerProcess | SpawnProcess) -> None:
     """Start it. Raises `EOFError` or `ConnectionError` where what it is copied from is gone."""
     copied = _forks()
+    if (command := click.get_current_context(silent=True)) is not None:
+        command.meta[UNUSED] = False
     with _deaf_to_ctrl_c(), roaming():
         if copied:
             _load()
@@ -74,6 +84,21 @@ def check_descriptors() -> None:
 
 def _forks() -> bool:
     return CONTEXT.get_start_method() == "forkserver"
+
+
+def _running() -> bool:
+    from multiprocessing import forkserver  # not on every system
+
+    return bool(vars(forkserver._forkserver)["_forkserver_pid"])
+
+
+def _kill() -> None:
+    from multiprocessing import forkserver
+
+    server: Any = forkserver._forkserver  # a part of Python that has no public way to end it
+    if server._forkserver_pid:
+        os.kill(server._forkserver_pid, signal.SIGKILL)
+        server._stop()
 
 
 def _load() -> None:

@@ -108,13 +108,20 @@ def remove_others(folder: Path, digests: Iterable[str], goes_on: bool = False) -
     for file in [file for pattern in OURS for file in folder.glob(pattern)]:
         if file in needed:
             continue
-        if wanted and file.suffix == spare.suffix and file.is_file():
+        plain = file.is_file() and not file.is_symlink()
+        if wanted and plain and file.suffix == spare.suffix:
             file.replace(spare)
         else:
             remove_partial(file)
     if not needed and folder.is_dir():
         with suppress(OSError):  # somebody else's files stay
             folder.rmdir()
+
+
+def remove_spare(folder: Path) -> None:
+    """Remove the file that the next part would have been written over."""
+    if not (spare := folder / SPARE).is_dir():
+        spare.unlink(missing_ok=True)
 
 
 def read(folder: Path, digests: Mapping[str, str], otherwise: str) -> dict[str, Tensor]:

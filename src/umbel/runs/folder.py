@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 from umbel.algorithms.base import State
 from umbel.checks import InUseError, UsageError, check
 from umbel.data.files import check_no_link
-from umbel.runs import checkpoint, config, encoding_file
+from umbel.runs import checkpoint, checkpoint_parts, config, encoding_file
 from umbel.runs.advised import check_no_advice
 from umbel.runs.another import check_same, check_still
 from umbel.runs.budget import Budget, Stop
@@ -249,7 +249,7 @@ class RunFolder:
 
     def finish(self, run: Run, scores: ClientScores) -> None:
         """Write models and files about clients: all but the file that marks the run as finished."""
-        checkpoint.tidy(self.file("checkpoint.safetensors"))
+        checkpoint_parts.remove_spare(checkpoint_parts.place(self.file("checkpoint.safetensors")))
         self.models.write(run, scores)
         encoding_file.write(self.file(encoding_file.FILE), run.divided.encoding)
         write_facts(self.file("clients.csv"), run.divided, scores)

@@ -61,14 +61,14 @@ def write_over(file: Path, outdated: Path, name: str, values: Tensor) -> None:
 
 
 def _has_form(file: Path, name: str, values: Tensor) -> bool:
-    """Whether a file differs from that of this tensor in its values alone, and has no other name.
+    """Whether a file differs from that of this tensor in its values alone, and may be changed.
 
-    Other names are links, as of a copy of the folder.
+    It must not be or have a link, as where a folder was copied by links.
     """
     try:
         with safe_open(file, framework="pt") as opened:
-            alone = list(opened.keys()) == [name] and file.stat().st_nlink == 1
-            there = opened.get_tensor(name) if alone else None
+            ours = not file.is_symlink() and file.stat().st_nlink == 1 and os.access(file, os.W_OK)
+            there = opened.get_tensor(name) if ours and list(opened.keys()) == [name] else None
     except DAMAGED:
         return False
     return there is not None and (there.dtype, there.shape) == (values.dtype, values.shape)
