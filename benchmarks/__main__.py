@@ -174,9 +174,12 @@ def machine() -> str:
     """The machine of the measurement."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
+    told = {key.strip(): value.strip() for key, _, value in (one.partition(":") for one in lines)}
+    name = told.get("model name", platform.processor())
+    # One name may stand for several generations, as "AMD EPYC" does.
+    family = f" (family {told['cpu family']})" if "cpu family" in told else ""
     gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
-    return f"{names[0] if names else platform.processor()}{gpu}, torch {torch.__version__}"
+    return f"{name}{family}{gpu}, torch {torch.__version__}"
 
 
 if __name__ == "__main__":
