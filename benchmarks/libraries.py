@@ -17,6 +17,7 @@ from torch import Tensor
 from benchmarks.__main__ import machine
 from benchmarks.measure import pin, product_rate
 from benchmarks.products import KINDS, ROWS, Work, times_faster
+from benchmarks.report import product_row
 from umbel.client.kernels import onednn
 
 LAYERS = [(64, 64), (200, 200), (784, 64), (784, 200), (512, 512), (1024, 1024)]
@@ -38,12 +39,15 @@ def rows_of(kind: str, repeats: int, taken: Callable[[int, Tensor], bool]) -> li
     """A line of a table for each layer; with `taken` the times in bold."""
     lines = []
     for size_in, size_out in LAYERS:
-        cells, weight = [], torch.empty(size_out, size_in)
-        for rows in ROWS:
-            work = by_library(KINDS[kind].build((rows, size_in, size_out)))
-            mark = "**" if taken(rows, weight) else ""
-            cells.append(f"{mark}{times_faster(work, repeats):.2f}{mark}")
-        lines.append(f"| {kind} | {size_in} | {size_out} | {' | '.join(cells)} |")
+        weight, build = torch.empty(size_out, size_in), KINDS[kind].build
+        works = {str(rows): by_library(build((rows, size_in, size_out))) for rows in ROWS}
+        row = {
+            "kind": kind,
+            "sizes": [size_in, size_out],
+            "times": {rows: times_faster(work, repeats) for rows, work in works.items()},
+            "taken": [rows for rows in ROWS if taken(rows, weight)],
+        }
+        lines.append(f"| {' | '.join(product_row(row, [*works]))} |")
     return lines
 
 

@@ -72,7 +72,7 @@ def precision_markdown(results: dict[str, Any]) -> str:
     if "products" in results:
         widths = list(results["products"][0]["times"])
         header = f"product|in, or examples|out|{'|'.join(widths)}"
-        lines += [*_table(header, [_product_row(row, widths) for row in results["products"]]), ""]
+        lines += [*_table(header, [product_row(row, widths) for row in results["products"]]), ""]
     return "\n".join(lines)
 
 
@@ -120,7 +120,8 @@ def _network_row(row: dict[str, Any]) -> list[str]:
     ]
 
 
-def _product_row(row: dict[str, Any], widths: list[str]) -> list[str]:
+def product_row(row: dict[str, Any], widths: list[str]) -> list[str]:
+    """The cells of one kind of product and one layer; times are by rows, in bold where taken."""
     said = {rows: f"{times:.2f}" for rows, times in row["times"].items()}
     said |= {str(rows): f"**{said[str(rows)]}**" for rows in row["taken"]}
     return [row["kind"], *map(str, row["sizes"]), *(said.get(rows, "") for rows in widths)]

@@ -12,7 +12,8 @@ from torch import Tensor
 from tests.engines.test_equality import request
 from tests.federations import blobs, mlp
 from umbel.client.kernels import by_example, onednn
-from umbel.client.kernels.products import add_product, forward, matmul, put_product, put_weight
+from umbel.client.kernels.moving import _add_product
+from umbel.client.kernels.products import forward, matmul, put_product, put_weight
 from umbel.client.work import Gradient, LocalTraining, MeanLoss, Work
 from umbel.engines import Sequential, Vectorised
 from umbel.engines.vectorised import SMALL_MODEL
@@ -74,7 +75,7 @@ def test_products_written_into_a_view_leave_the_rest_as_it_is(
     assert close(weight, exact)
     for old, new in ((1.0, -0.5), (0.9, 2.0), (0.0, 1.0)):
         before = weight.clone()
-        add_product(weight, slope, x, old, new)
+        _add_product(slope, x, weight, old, new)
         assert close(weight, old * before.double() + new * exact)
     assert bool((table[:, [0, -1]] == 9).all())
     put_product(weight[0], slope[0].t(), x[0])

@@ -48,7 +48,7 @@ def prepare(jobs: int) -> None:
     What hinders it is told by `start`. If the command ends before any job, so does it: it would go
     on loading, and keep open what this process has written to.
     """
-    if jobs == 1 or not _forks() or _running():
+    if jobs == 1 or not _forks() or _server()._forkserver_pid:
         return
     with suppress(OSError, click.ClickException), _deaf_to_ctrl_c(), roaming():
         check_descriptors()
@@ -86,16 +86,15 @@ def _forks() -> bool:
     return CONTEXT.get_start_method() == "forkserver"
 
 
-def _running() -> bool:
+def _server() -> Any:
+    """Python's own object for that process, of which only its start is public."""
     from multiprocessing import forkserver  # not on every system
 
-    return bool(vars(forkserver._forkserver)["_forkserver_pid"])
+    return forkserver._forkserver
 
 
 def _kill() -> None:
-    from multiprocessing import forkserver
-
-    server: Any = forkserver._forkserver  # a part of Python that has no public way to end it
+    server = _server()
     if server._forkserver_pid:
         os.kill(server._forkserver_pid, signal.SIGKILL)
         server._stop()

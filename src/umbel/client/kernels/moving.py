@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from umbel.client.descent import Descent, held
-from umbel.client.kernels.products import add_product, product
+from umbel.client.kernels import onednn
+from umbel.client.kernels.products import product
 from umbel.client.kernels.schedule import SideBySide
 from umbel.client.optimizers import SGD
 from umbel.summary import in_short
@@ -158,7 +159,11 @@ class Weights:
 
 
 def _add_product(slope: Tensor, inputs: Tensor, weight: Tensor, old: float, new: float) -> None:
-    add_product(weight, slope, inputs, old, new)
+    if not onednn.pays(slope.shape[1], weight[0]):
+        weight.baddbmm_(slope.transpose(1, 2), inputs, beta=old, alpha=new)
+        return
+    for into, left, right in zip(weight, slope.transpose(1, 2), inputs, strict=True):
+        _add(onednn.linear(left, right.t()), into, old, new)
 
 
 def _add(gradient: Tensor, values: Tensor, old: float, new: float) -> None:

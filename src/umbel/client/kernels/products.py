@@ -112,17 +112,3 @@ def put_product(into: Tensor, left: Tensor, right: Tensor) -> None:
     # Products are slow to write into memory that is not in the cache: this loads it.
     into.zero_()
     torch.mm(left, right, out=into)
-
-
-def add_product(weight: Tensor, slope: Tensor, inputs: Tensor, old: float, new: float) -> None:
-    """Make `weight` (C, out, in) old times itself plus new times slopes' and inputs' product.
-
-    Slopes are (C, B, out), and inputs (C, B, in).
-    """
-    if not onednn.pays(slope.shape[1], weight[0]):
-        weight.baddbmm_(slope.transpose(1, 2), inputs, beta=old, alpha=new)
-        return
-    for into, left, right in zip(weight, slope.transpose(1, 2), inputs, strict=True):
-        if old != 1:
-            into.mul_(old)
-        into.add_(onednn.linear(left, right.t()), alpha=new)
