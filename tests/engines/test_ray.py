@@ -34,11 +34,12 @@ from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine, p
 from umbel.engines.workers import Workers
 from umbel.flow import Request
 from umbel.testing import assert_same_state, blobs, mlp
+from umbel.version import versions
 
 ray = pytest.importorskip("ray", reason="the extra umbel[ray] is not installed")
 
 from umbel.engines import ray_parts, ray_session  # noqa: E402
-from umbel.engines.ray_actor import Recipe  # noqa: E402
+from umbel.engines.ray_actor import Place, Recipe  # noqa: E402
 from umbel.engines.ray_cluster import RayCluster  # noqa: E402
 
 pytestmark = pytest.mark.deployment
@@ -567,3 +568,17 @@ def test_a_cluster_that_refuses_is_said(found: bool, monkeypatch: pytest.MonkeyP
         with pytest.raises(umbel.UsageError, match="no Ray cluster: Could") as refused:
             make_engine(mlp(), blobs(), settings)
     assert ("RAY_AUTH_MODE" in str(refused.value)) is not found
+
+
+def test_a_machine_of_another_release_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    engine = made_by_hand([ray_parts.Member()])
+    here = versions()
+    place = Place("b", "server-b", {**here, "umbel": "0.0.9", "torch": "1.0+cpu"}, None)
+    for each in (Place("a", "server-a", here, None), place, place):
+        engine._note_versions(each)
+    (said,) = caplog.messages
+    torch_here = f"torch 1.0+cpu (here {torch.__version__})"
+    expected = (
+        f"server-b of the Ray cluster has umbel 0.0.9 (here {here['umbel']}) and {torch_here}"
+    )
+    assert expected in said

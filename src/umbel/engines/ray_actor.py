@@ -36,6 +36,7 @@ from umbel.engines.storage import Storage, chosen
 from umbel.engines.vectorised import Vectorised
 from umbel.flow import Request, Rows
 from umbel.summary import in_short
+from umbel.version import versions
 
 T = TypeVar("T")
 
@@ -187,6 +188,16 @@ class Failed:
         return RuntimeError(f"in an actor of Ray:\n{self.said}")
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where an actor is, with which versions, and why it can't work, if it can't."""
+
+    machine: str  # as Ray names it
+    host: str
+    versions: Mapping[str, str]
+    failed: Failed | None
+
+
 def _or_failed(do: Callable[[], T]) -> T | Failed:
     """What it gives, or its error; Ray's own errors stay Ray's."""
     try:
@@ -211,17 +222,15 @@ class Actor:
         self.slices: dict[int, Slice] = {}
         self.latest: tuple[int, Request] | None = None
 
-    def machine(self, recipe: Sequence[Any]) -> str | Failed:
+    def machine(self, recipe: Sequence[Any]) -> Place:
         """Where this is, once its engine is made."""
-        return _or_failed(partial(self._place, recipe))
+        made = _or_failed(partial(self._made, recipe))
+        machine, host = str(ray.get_runtime_context().get_node_id()), socket.gethostname()
+        return Place(machine, host, versions(), made if isinstance(made, Failed) else None)
 
     def answer(self, recipe: Sequence[Any], *asked: Any) -> list[dict[str, NDArray[Any]]] | Failed:
         """As `rows`."""
         return _or_failed(lambda: self.rows(self._made(recipe), *asked))
-
-    def _place(self, recipe: Sequence[Any]) -> str:
-        self._made(recipe)
-        return str(ray.get_runtime_context().get_node_id())
 
     def _made(self, recipe: Sequence[Any]) -> Sequential | Vectorised:
         keep_freed_memory()

@@ -21,13 +21,14 @@ from umbel.checks import WorkersDiedError, check, first_line
 from umbel.data.federation import Federation
 from umbel.engines.alignment import tensor_of
 from umbel.engines.columns import Columns
-from umbel.engines.ray_actor import Failed, Recipe, Sent, Slice
+from umbel.engines.ray_actor import Failed, Place, Recipe, Sent, Slice
 from umbel.engines.ray_parts import STARTS, Member, Origin, Task, never_start, placed, why_nobody
 from umbel.engines.ray_session import connect, lenders, new_actor, session
 from umbel.engines.sequential import Sequential
 from umbel.engines.vectorised import Vectorised
 from umbel.flow import Replies, Request
 from umbel.summary import few
+from umbel.version import ONE_RELEASE, differing
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +71,7 @@ class RayCluster:
     origin: Origin
     session: tuple[str, str] | None  # of Ray's, in which all this is known; None: in none
     requests: int = 0
+    heard_of: set[str] = field(default_factory=set)  # machines whose versions are known
     turn: Any = field(default_factory=threading.Lock)  # held during a request
 
     def __post_init__(self) -> None:
@@ -170,10 +172,19 @@ class RayCluster:
                 except RayError as error:
                     self._lose(member, task, todo, request, error)
                     continue
+                self._note_versions(value)
                 _take(value, member, task, columns)
                 free.append(member)
                 heard = time.monotonic()
         return columns.replies()
+
+    def _note_versions(self, place: object) -> None:
+        """Log, once a machine, if its actors compute with another umbel or torch than this one."""
+        if not isinstance(place, Place) or place.machine in self.heard_of:
+            return
+        self.heard_of.add(place.machine)
+        if unlike := differing(place.versions, ("umbel", "torch")):
+            log.warning("machine %s of the Ray cluster has %s: %s", place.host, unlike, ONE_RELEASE)
 
     def rest(self) -> None:
         """End the actors, unless they are at work; the next request starts them again."""
@@ -284,10 +295,12 @@ def _next(todo: list[Task], member: Member, homes: Sequence[str]) -> Task:
 
 def _take(value: Any, member: Member, task: Task | None, columns: Columns) -> None:
     """Note where an actor is, or the rows of its task. Raises the actor's error."""
+    if isinstance(value, Place) and value.failed is not None:
+        value = value.failed
     if isinstance(value, Failed):
         raise value.error()
     if task is None:
-        member.machine, member.lost = str(value), 0
+        member.machine, member.lost = value.machine, 0
         return
     for positions, rows in zip(task.chunks, value, strict=True):
         columns.put(positions, {name: tensor_of(row) for name, row in rows.items()})

@@ -31,7 +31,16 @@ from umbel.flow import Engine, Request, Rows
 from umbel.flower import messages
 from umbel.flower.configuration import number_in
 from umbel.flower.expectation import check_frozen, model_name
-from umbel.flower.greeting import Site, SiteForm, called, check_greeting, introduce
+from umbel.flower.greeting import (
+    VERSIONS,
+    Site,
+    SiteForm,
+    called,
+    check_greeting,
+    introduce,
+    own_versions,
+    versions_in,
+)
 from umbel.flower.ledger import OF_A_SITE, Ledger
 from umbel.flower.limits import NodeLimits
 from umbel.flower.memory import memorise, recall
@@ -39,6 +48,7 @@ from umbel.flower.refusals import IN_THE_LOG, ForgottenError, RefusedError, reas
 from umbel.runs.config import plain, read
 from umbel.runs.experiment import Experiment
 from umbel.settings import argument
+from umbel.version import ONE_RELEASE, differing
 
 log = logging.getLogger(__name__)
 
@@ -188,12 +198,16 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
     def hello(message: Message, context: Context) -> Message:
         def introduced() -> RecordDict:
             check_greeting(message.content)
+            if unlike := differing(versions_in(message.content)):
+                log.warning("the server has %s: %s", unlike, ONE_RELEASE)
             # A wrong setting is refused before examples are read, and not in the first round.
             called(context.node_config)
             NodeLimits.of(context.node_config)
             return introduce(node(context).site())
 
-        return _named(_answered(message, introduced, Path(experiment)), context)
+        reply = _named(_answered(message, introduced, Path(experiment)), context)
+        reply.content[VERSIONS] = own_versions()  # refusals have them, too
+        return reply
 
     @app.query("work")
     def work(message: Message, context: Context) -> Message:

@@ -13,12 +13,13 @@ from flwr.serverapp import Grid
 
 from umbel.checks import UsageError
 from umbel.flower.exchange import HELLO, Reply, nodes_of, pause, pulled, pushed
-from umbel.flower.greeting import Site, SiteForm, greet, name_in, site_in
+from umbel.flower.greeting import Site, SiteForm, greet, name_in, site_in, versions_in
 from umbel.flower.owners import Owners, connected, identity
 from umbel.flower.precedence import Precedence
 from umbel.flower.refusals import RefusedError, abbreviated, reason
 from umbel.flower.registry import named_clients
 from umbel.flower.voting import check_alike, check_table, fits, leading_form, leading_table
+from umbel.version import ONE_RELEASE, differing
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ def any_form(form: SiteForm) -> SiteForm:
 
 MOST_DOUBLINGS = 60
 """Number of times that the interval between greetings is doubled at most."""
+
 
 CLAIMED = " another node's, which brought the name first"
 """End of the reason noted for a node that claims clients of other nodes."""
@@ -184,6 +186,7 @@ class Meeting:
             if name := name_in(reply.content):
                 self.called[node] = name
                 self.owners.call(_who(node, online), name)
+            self._note_versions(node, online, versions_in(reply.content))
             site = site_in(reply.content)
             site = replace(site, form=self.expect(site.form))
             check_alike(site.form, self.form)
@@ -209,6 +212,15 @@ class Meeting:
                 self.named(node),
                 named_clients(late),
             )
+
+    def _note_versions(
+        self, node: int, online: Mapping[int, str], versions: Mapping[str, str]
+    ) -> None:
+        """Note the releases at a node, and log if its umbel is not that of the server."""
+        told = ", ".join(f"{name} {version}" for name, version in versions.items())
+        unlike = differing(versions)
+        if self.owners.install(_who(node, online), told) and unlike:
+            log.warning("%s has %s: %s", self.named(node), unlike, ONE_RELEASE)
 
     def _leave_out(self, node: int, online: Mapping[int, str], why: str) -> None:
         self.sites.pop(node, None)

@@ -14,6 +14,7 @@ from umbel.flower import fields
 from umbel.flower.fields import VERSION, check_names, number, numbers, text, texts, versioned
 from umbel.flower.messages import raise_refusal
 from umbel.flower.refusals import RefusedError, refusing
+from umbel.version import BESIDE, versions
 
 MAX_EXAMPLES = 10**9  # of one client
 MAX_GROUP = 2**31
@@ -24,6 +25,9 @@ MAX_DIMENSIONS = 8
 
 SITE_NAME = "site-name"
 """The node's setting that says what people call it."""
+
+VERSIONS = "versions"
+"""The record of a greeting, and of a reply to one, that says which releases are installed."""
 
 CALLED = "called"
 """The record of a reply to a greeting that says what people call the site."""
@@ -56,7 +60,7 @@ class Site:
 
 def greet() -> RecordDict:
     """The content of a greeting, which asks a node who its clients are."""
-    return RecordDict({"greeting": ConfigRecord({"version": VERSION})})
+    return RecordDict({"greeting": ConfigRecord({"version": VERSION}), VERSIONS: own_versions()})
 
 
 @refusing
@@ -112,6 +116,23 @@ def name_in(content: RecordDict) -> str:
     name = text(fields.config(content, CALLED), "name")
     check_names(SITE_NAME, [name], 1)
     return name
+
+
+def own_versions() -> ConfigRecord:
+    """The releases installed here, for a greeting or a reply to one."""
+    here: dict[str, Any] = {**versions()}
+    return ConfigRecord(here)
+
+
+@refusing
+def versions_in(content: RecordDict) -> dict[str, str]:
+    """The releases of the other side; empty if it tells none. Raises `RefusedError` for others."""
+    if VERSIONS not in content:
+        return {}
+    told = fields.config(content, VERSIONS)
+    found = {name: text(told, name) for name in ("umbel", "python", *BESIDE) if name in told}
+    check_names(VERSIONS, [*found.values()], len(found))
+    return found
 
 
 @refusing

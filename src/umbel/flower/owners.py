@@ -32,13 +32,13 @@ def identity(node: int, public_key: bytes) -> str:
     return f"key {hashlib.sha256(public_key).hexdigest()}" if public_key else f"node {node}"
 
 
-FIELDS = ("clients", "refused", "names")
-"""What the file holds; without names as earlier versions wrote it."""
+FIELDS, OPTIONAL = ("clients", "refused", "names", "versions"), ("names", "versions")
+"""What the file holds; some only if there is any."""
 
 
 @dataclass
 class Owners:
-    """Which node owns which client, why nodes were refused, and the names of nodes.
+    """Which node owns which client, why nodes were refused, and their names and versions.
 
     Once it is kept in a file of the run, changes are written there.
     """
@@ -49,9 +49,10 @@ class Owners:
     clients: dict[str, str] = field(default_factory=dict)  # the owner of each
     refused: dict[str, str] = field(default_factory=dict)  # why, by node
     names: dict[str, str] = field(default_factory=dict)  # what nodes call themselves
+    versions: dict[str, str] = field(default_factory=dict)  # of umbel and others, by node
     gone: dict[str, float] = field(default_factory=dict)  # owners, and since when
     known: set[str] = field(default_factory=set)  # who is connected, or owns a client
-    # those of `refused` and `names` that have no more room until the next look
+    # those of `refused`, `names` and `versions` that have no more room until the next look
     full: set[str] = field(default_factory=set)
     written: str = ""
 
@@ -59,7 +60,7 @@ class Owners:
     def read(cls, file: Path, release_after: float) -> Owners:
         """Read the file; without one nobody owns a client. Raises `UsageError` if it is damaged."""
         read: list[dict[str, str]] | None = json_value(file, lambda table: [*_noted(table)])
-        return cls(None, release_after, *(read or ({}, {}, {})))
+        return cls(None, release_after, *(read or ({}, {}, {}, {})))
 
     def keep(self, file: Path) -> None:
         """Write this file, now and whenever `write` is called."""
@@ -69,7 +70,9 @@ class Owners:
     def write(self) -> None:
         """Write the file that `read` reads, if anything has changed."""
         table = {name: getattr(self, name) for name in FIELDS}
-        text = json_text({name: held for name, held in table.items() if held or name != "names"})
+        text = json_text(
+            {name: held for name, held in table.items() if held or name not in OPTIONAL}
+        )
         if self.file is not None and text != self.written:
             write_text(self.file, text)
             self.written = text
@@ -101,6 +104,13 @@ class Owners:
         if self._has_room("names", who):
             self.names[who] = name
 
+    def install(self, who: str, versions: str) -> bool:
+        """Note which versions a node has; False if they were noted already, as in `refuse`."""
+        if self.versions.get(who) == versions or not self._has_room("versions", who):
+            return False
+        self.versions[who] = versions
+        return True
+
     def refuse(self, who: str, why: str) -> bool:
         """Note why a node was refused.
 
@@ -127,5 +137,5 @@ class Owners:
 def _noted(table: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     """What a file holds, by `FIELDS`."""
     for name in FIELDS:
-        held = table.get(name, {}) if name == "names" else table[name]
+        held = table.get(name, {}) if name in OPTIONAL else table[name]
         yield {str(key): str(value) for key, value in held.items()}

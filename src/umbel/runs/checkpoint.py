@@ -26,6 +26,7 @@ from umbel.runs import checkpoint_parts
 from umbel.runs.checkpoint_parts import NO_PARTS, Parts, is_entry
 from umbel.runs.former_states import as_now, is_idle, without_idle
 from umbel.runs.tensor_files import DAMAGED, reading, tensors_in, write
+from umbel.version import versions
 
 FORMAT, BEFORE_PARTS, BEFORE_SEALS = 4, 3, 2
 
@@ -84,6 +85,7 @@ def save(
         "kind": type(state).__name__,
         "next_round": next_round,
         "made": dict(made),
+        "versions": versions(),
         "numbers": {name: v for name, v in values.items() if not isinstance(v, Tensor)},
         "lists": [name for name, value in values.items() if isinstance(value, list)],
         "parts": digests,
@@ -250,6 +252,12 @@ def made(file: Path) -> Mapping[str, Any]:
     """The origin of the run, empty if not known. Raises `UsageError` as `load`."""
     with reading(file, UNREADABLE) as (_, header):
         return dict(header.get("made", NOTHING))
+
+
+def written_with(file: Path) -> Mapping[str, str]:
+    """The versions with which it was written, empty if not known. Raises `UsageError` as `load`."""
+    with reading(file, UNREADABLE) as (_, header):
+        return dict(header.get("versions", NOTHING))
 
 
 def _checksum(tensors: Mapping[str, Tensor]) -> int:

@@ -12,7 +12,7 @@ import torch
 
 from umbel.client.ways import Precision
 from umbel.engines.precision import bf16_units
-from umbel.version import __version__
+from umbel.version import versions
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "kmedoids", "safetensors")
 
@@ -21,9 +21,7 @@ def environment(precision: Precision = "full") -> dict[str, Any]:
     """Versions and machine; on request also the processor's support for bfloat16 products."""
     units = {"bf16_units": bf16_units()} if precision == "bf16" else {}
     return units | {
-        "versions": {"umbel": __version__, "python": platform.python_version()}
-        | {name: importlib.metadata.version(name) for name in PACKAGES}
-        | {"torch": str(torch.__version__)},  # it says the build, too, as +cpu or +cu130
+        "versions": versions() | {name: importlib.metadata.version(name) for name in PACKAGES},
         "platform": platform.platform(),
         "host": platform.node(),
         "processors": os.cpu_count(),

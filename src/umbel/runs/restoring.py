@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
+
 from umbel.algorithms.base import State
 from umbel.checks import UsageError
 from umbel.runs import checkpoint
@@ -9,6 +12,10 @@ from umbel.runs.folder import RunFolder
 from umbel.runs.origins import Origin, check_origin, check_sizes
 from umbel.runs.seals import AGAIN
 from umbel.runs.tensor_files import remove_half_written
+from umbel.summary import counted
+from umbel.version import differing
+
+log = logging.getLogger(__name__)
 
 
 def restore(folder: RunFolder, template: State, made: Origin) -> tuple[State | None, int]:
@@ -16,7 +23,9 @@ def restore(folder: RunFolder, template: State, made: Origin) -> tuple[State | N
     state, next_round = restorable(folder, template, made)
     remove_half_written(folder.path)
     if state is not None:
-        checkpoint.tidy(folder.file("checkpoint.safetensors"))
+        file = folder.file("checkpoint.safetensors")
+        checkpoint.tidy(file)
+        _warn_of_other_versions(checkpoint.written_with(file), next_round)
     folder.lines.write(folder.records()[:next_round])
     folder.evidence.cut(next_round)
     return state, next_round
@@ -40,3 +49,13 @@ def restorable(folder: RunFolder, template: State, made: Origin) -> tuple[State 
         said = f"{there} whole records, but the checkpoint comes after {next_round}; {AGAIN}"
         raise UsageError(f"{folder.file('records.jsonl')}: damaged: {said}")
     return state, next_round
+
+
+def _warn_of_other_versions(there: Mapping[str, str], next_round: int) -> None:
+    """Log if the rounds so far were done with other versions; not if that is not known."""
+    unlike = differing(there, ("umbel", "torch")) if there else ""
+    if unlike:
+        log.warning(
+            "the %s so far were done with %s: the rest may differ from a run with one version",
+            *(counted(next_round, "round"), unlike),
+        )
