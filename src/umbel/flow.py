@@ -127,13 +127,15 @@ class Replies:
     #: client number -> why its answer is not used
     refused: Mapping[int, str] = field(default_factory=dict)
     sums: Sums | None = None  #: replaces the column that the request's reduction names
+    #: client number -> why no answer came, as far as that is known
+    silent: Mapping[int, str] = field(default_factory=dict)
 
     __repr__ = in_short
 
     def pick(self, positions: Tensor) -> Replies:
         """The replies at these positions, in their order."""
         columns = {name: column[positions] for name, column in self.columns.items()}
-        return Replies(self.clients[positions], columns, self.refused, self.sums)
+        return replace(self, clients=self.clients[positions], columns=columns)
 
     def in_order(self) -> Replies:
         """The replies in the order of client numbers, copied only if the order changes."""

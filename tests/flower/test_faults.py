@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from flwr.app import Message
 
 from tests.algorithms.test_contract import LOCAL
 from tests.flower.grid import ERRORS, MemoryGrid
@@ -17,7 +20,7 @@ from umbel.checks import UsageError
 from umbel.data.sources import Sources
 from umbel.engines.wrappers import QuorumError
 from umbel.flower import Settings, serve
-from umbel.flower.exchange import WORK
+from umbel.flower.exchange import WITHOUT_ANSWER, WORK
 from umbel.runs.folder import RunFolder
 from umbel.runs.result import Result
 from umbel.testing import assert_same_state
@@ -32,8 +35,47 @@ def test_clients_of_a_node_without_an_answer_are_missing(
     _, record, _ = fated(tmp_path, {1: fate})
     assert record.missing == (1, 4, 7)
     assert not record.refused
-    if fate in ERRORS:  # what the SuperLink knows about it is said, too
-        assert f"error {ERRORS[fate]}: {fate}" in caplog.text
+    if fate in ERRORS:  # what umbel knows about it is said, in its own words
+        assert f"node 993: {WITHOUT_ANSWER[ERRORS[fate]]}: clients '1', '4', '7' are" in caplog.text
+
+
+@dataclass
+class ExpiredInTime(MemoryGrid):
+    """A SuperLink whose messages expire when their time is up, as Flower's do."""
+
+    pushed: dict[str, float] = field(default_factory=dict)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        found = []
+        for name in message_ids:
+            since = self.pushed.setdefault(name, time.monotonic())
+            work = self.replies.get(name, [])
+            if not work or not work[0].has_error() or time.monotonic() - since >= 0.48:
+                found += super().pull_messages([name])
+        return found
+
+
+def test_a_node_slower_than_the_time_limit_is_said_to_be_so_with_how_long_it_took_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    experiment = replace(SMALL, algorithm=FedAvg(LOCAL), participation=1.0, rounds=1)
+    plain = grid_of(experiment, tmp_path)
+    grid = ExpiredInTime(plain.apps, plain.configs)
+    engine = engine_of(grid)
+    grid.fate |= dict.fromkeys([1000, 993], "expired")
+    engine.meeting.took |= {1000: 0.1, 993: 25.2}
+    run = replace(experiment.open(Sources.default()), engine=engine)
+    slow = "node 993: no answer within time-limit (0.5 s); its greeting took 25 s"
+    quick = "node 1000: no answer within time-limit (0.5 s)"
+    with pytest.raises(QuorumError) as raised:
+        list(run.rounds(1))
+    assert f"6 did not answer ({quick}, {slow}, so set a larger time-limit)" in str(raised.value)
+    assert f"{quick}: clients '0', '3', '6' are missing" in caplog.messages
+
+
+def test_clients_of_a_node_that_is_gone_are_said_to_be_so(tmp_path: Path) -> None:
+    with pytest.raises(QuorumError, match=r"8 did not answer \(node 1000: not connected, node 993"):
+        fated(tmp_path, dict.fromkeys(range(3), "gone"), quorum=0.1)
 
 
 @pytest.mark.parametrize("fate", ["not loaded", "raised"])
@@ -41,7 +83,7 @@ def test_clients_of_a_node_that_answers_with_an_error_are_refused(
     fate: str, tmp_path: Path
 ) -> None:
     _, record, _ = fated(tmp_path, {2: fate})
-    why = f"node 986: error {ERRORS[fate]}: {fate}"
+    why = f"node 986: error {ERRORS[fate]}: {fate}; this node's log says more"
     assert record.refused == dict.fromkeys((2, 5), why)
     assert not record.missing
 

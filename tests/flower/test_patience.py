@@ -148,5 +148,5 @@ def test_messages_that_the_superlink_did_not_take_are_not_waited_for(
     grid = Refusing(plain.apps, plain.configs, fate=fate)
     found = exchange(grid, {node: (HELLO, greet()) for node in (1, 2)}, 0.1)
     whys = {node: reply.missing for node, reply in found.items()}
-    none, silent = "the SuperLink took no message for it", "no answer within 0.1 s"
+    none, silent = "the SuperLink took no message for it", "no answer within time-limit (0.1 s)"
     assert whys == {1: silent if fate else none, 2: none}

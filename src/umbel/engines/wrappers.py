@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil, prod
+from types import MappingProxyType
 
 import torch
 
@@ -21,6 +22,7 @@ from umbel.engines.sent import check_sent
 from umbel.engines.validation import DIVERGED, Limits, bad_values, false_losses, promises
 from umbel.flow import Engine, Replies, Request
 from umbel.reduction import Sums
+from umbel.summary import few
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +39,7 @@ class Absent:
     """Clients that gave no usable reply to a request."""
 
     missing: set[int] = field(default_factory=set)  # no answer came
+    silent: dict[int, str] = field(default_factory=dict)  # why, as far as that is known
     refused: dict[int, str] = field(default_factory=dict)  # an answer came, and why it is not used
     # clients whose numbers were not finite, or too large
     diverged: set[int] = field(default_factory=set)
@@ -89,7 +92,7 @@ class Guarded:
                 self._divergence(diverged, asked)
                 + f"{usable} of {asked} clients gave a usable reply, and "
                 + (asks if quorum else "without one nothing can be learned")
-                + f": {absences(missing, refused)}"
+                + f": {absences(missing, refused, absent.silent)}"
             )
         if diverged and self.advice is not None and not self.warned:
             self.warned = True
@@ -133,6 +136,7 @@ class Guarded:
         bad |= moved_by_gradients(block, plausible, self.layout)
         bad |= false_losses(block, plausible) if self.never_negative else {}
         absent.missing |= set(block.clients.tolist()) - {*replies.clients.tolist(), *bad}
+        absent.silent |= replies.silent
         absent.refused |= bad
         return _without(replies, bad)
 
@@ -177,7 +181,7 @@ def _reduced(request: Request, replies: Replies) -> Replies:
         return replies
     replies = replies.in_order()  # so that the sum does not depend on who answered first
     sums, columns = request.reduction.of(replies.clients, replies.columns)
-    return Replies(replies.clients, columns, replies.refused, sums)
+    return replace(replies, columns=columns, sums=sums)
 
 
 def _joined(parts: Iterable[Replies]) -> Replies:
@@ -191,9 +195,16 @@ def _joined(parts: Iterable[Replies]) -> Replies:
     return Replies(torch.cat([part.clients for part in rest]), columns, sums=sums)
 
 
-def absences(missing: Collection[int], refused: Mapping[int, str]) -> str:
-    """How many clients did not answer, and how many were refused, with the first reason."""
-    parts = [f"{len(missing)} did not answer"] if missing else []
+def absences(
+    missing: Collection[int],
+    refused: Mapping[int, str],
+    silent: Mapping[int, str] = MappingProxyType({}),
+) -> str:
+    """How many clients did not answer, with reasons, and how many were refused, with the first."""
+    whys = [*dict.fromkeys(silent[client] for client in missing if client in silent)]
+    parts = (
+        [f"{len(missing)} did not answer" + (f" ({few(whys)})" if whys else "")] if missing else []
+    )
     for client, why in list(refused.items())[:1]:
         parts.append(f"{len(refused)} were refused (client {client}: {why})")
     return ", ".join(parts)

@@ -33,6 +33,9 @@ MOST_DOUBLINGS = 60
 """Number of times that the interval between greetings is doubled at most."""
 
 
+LONGEST_IDENTITY = 16
+"""Characters of a node's identity, which may be a long key, that messages show."""
+
 CLAIMED = " another node's, which brought the name first"
 """End of the reason noted for a node that claims clients of other nodes."""
 
@@ -65,6 +68,7 @@ class Meeting:
     back: set[int] = field(default_factory=set)
     # client of another node -> the node that claims it
     taken: dict[str, int] = field(default_factory=dict)
+    took: dict[int, float] = field(default_factory=dict)  # seconds to answer a greeting, by node
     # message -> its node, and until when to wait
     greeted: dict[str, tuple[int, float]] = field(default_factory=dict)
     # node -> number of greetings, and when to send the next
@@ -83,7 +87,10 @@ class Meeting:
         self.owners.see(online.values())
         self._greet(online)
         for name, reply in pulled(self.grid, self.greeted):
-            self._meet(self.greeted.pop(name)[0], reply, online, roll)
+            node, until = self.greeted.pop(name)
+            if reply.content is not None:
+                self.took[node] = time.monotonic() - (until - self.time_limit)
+            self._meet(node, reply, online, roll)
         # Until the form is decided, claims of names are not final.
         owners = self.owners.copy() if self.form is None else self.owners
         places, taken = self.precedence.claims(self._fitting(online), owners, online, roll)
@@ -130,6 +137,20 @@ class Meeting:
     def named(self, node: int) -> str:
         """A node in messages: by its number, and as it calls itself."""
         return f"node {node} ({self.called[node]!r})" if node in self.called else f"node {node}"
+
+    def owner_named(self, client: str) -> str:
+        """The node that brought a client, whether it is connected or not, as `named`."""
+        who = self.owners.clients.get(client, "its node")
+        name = self.owners.names.get(who)
+        known = who if len(who) <= LONGEST_IDENTITY else f"{who[:LONGEST_IDENTITY]}..."
+        return known if name is None else f"{known} ({name!r})"
+
+    def slowness(self, node: int, time_limit: float) -> str:
+        """How long the node took for its greeting, if that may be why it exceeds a time limit."""
+        took = self.took.get(node, 0.0)
+        if 2 * took < time_limit:
+            return ""
+        return f"; its greeting took {took:.0f} s, so set a larger time-limit"
 
     def silent(self) -> set[int]:
         """Connected nodes that have not said who their clients are."""

@@ -56,28 +56,33 @@ class FlowerEngine:
         self.nodes = self.meeting.look_around(self.clients)
         groups: dict[int, list[int]] = {}
         refused: dict[int, str] = {}
+        silent: dict[int, str] = {}
         for position, client in enumerate(request.clients.tolist()):
             name = self.clients[client]
             if name in self.nodes:
                 groups.setdefault(self.nodes[name], []).append(position)
             elif name in self.meeting.taken:
                 refused[client] = f"{self.meeting.named(self.meeting.taken[name])}: {TAKEN}"
-        answers = self._ask(request, groups, refused, again=True)
+            else:
+                silent[client] = f"{self.meeting.owner_named(name)}: not connected"
+        answers = self._ask(request, groups, refused, silent, again=True)
         replies = assemble(request, answers)
         if MEMORY in replies.columns:
             for client, row in zip(replies.clients.tolist(), replies.columns[MEMORY], strict=True):
                 name = self.clients[client]
                 self.kept[name] = [row_digest(row), *self.kept.get(name, ())][:KEPT]
-        return Replies(replies.clients, replies.columns, {**refused, **replies.refused})
+        refused |= replies.refused
+        return Replies(replies.clients, replies.columns, refused, silent=silent)
 
     def _ask(
         self,
         request: Request,
         groups: Mapping[int, Sequence[int]],
         refused: dict[int, str],
+        silent: dict[int, str],
         again: bool,
     ) -> Answers:
-        """Return the answers of the clients at these positions, and note why others are refused.
+        """Return the answers of the clients at these positions, and note why there are not others.
 
         A node that has lost its clients' memory is asked `again`, once, with the memory included.
         """
@@ -88,12 +93,10 @@ class FlowerEngine:
         for node, reply in exchange(self.meeting.grid, contents, self.time_limit).items():
             clients = request.clients[torch.tensor(groups[node])].tolist()
             if reply.missing is not None:
-                log.warning(
-                    "%s: %s: %s missing",
-                    self.meeting.named(node),
-                    reply.missing,
-                    self._named(clients),
-                )
+                why = f"{self.meeting.named(node)}: {reply.missing}"
+                why += self.meeting.slowness(node, self.time_limit) if reply.late else ""
+                log.warning("%s: %s missing", why, self._named(clients))
+                silent |= dict.fromkeys(clients, why)
             try:
                 rows, whys = self._rows(request, clients, reply)
                 answers += rows
@@ -105,7 +108,9 @@ class FlowerEngine:
                         self.kept.pop(self.clients[client], None)
                     continue
                 refused |= self._told(node, dict.fromkeys(clients, reason(error)))
-        return answers + (self._ask(request, forgetful, refused, False) if forgetful else [])
+        return answers + (
+            self._ask(request, forgetful, refused, silent, False) if forgetful else []
+        )
 
     def tell(self, refused: Mapping[int, str]) -> None:
         """Log why clients are refused whose replies could be read; the others are logged already.

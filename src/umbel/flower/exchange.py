@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from flwr.app import Message, RecordDict
@@ -12,7 +12,7 @@ from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 
 from umbel.flower.patience import may_pass, patiently
-from umbel.flower.refusals import plain_beginning, reason
+from umbel.flower.refusals import IN_THE_LOG, plain_beginning, reason
 
 WORK, HELLO = "query.work", "query.hello"
 """The kinds of messages."""
@@ -21,15 +21,18 @@ PAUSES = 0.02, 0.5
 """Seconds between two looks for replies: at least and at most."""
 
 WITHOUT_ANSWER = {
-    3,  # the message expired
-    4,  # the reply expired
-    5,  # the node sends no heartbeat any more
-    8,  # the process that was at work died
+    3: "the SuperLink does not have the message or the answer any more",
+    4: "the SuperLink does not have the answer any more",
+    5: "it has disconnected, or has given no sign of life for a minute",
+    8: "its process died at work, as if memory was short; its log says more",
 }
-"""Codes of the errors that stand for an answer that never came.
+"""Codes of the errors that stand for an answer that never came, and what umbel says of each.
 
 The others are answers: the node could not load its app, or the app raised an error.
 """
+
+EXPIRED, NEARLY = (3, 4), 0.9
+"""Codes of what is gone, as when its time is up, and the share of the time that counts as all."""
 
 ASTRAY = "it says that it answers another message"
 
@@ -43,15 +46,26 @@ class Reply:
     content: RecordDict | None = None
     error: str | None = None
     missing: str | None = None
+    late: bool = False  # whether it is missing because time was up
 
     @classmethod
     def of(cls, message: Message) -> Reply:
         """What the message says."""
         if not message.has_error():
             return cls(message.content)
-        code, said = message.error.code, plain_beginning(f"{message.error.reason}")
-        said = f"error {int(code)}: {said}"
-        return cls(missing=said) if code in WITHOUT_ANSWER else cls(error=said)
+        code = int(message.error.code)
+        if code in WITHOUT_ANSWER:
+            return cls(missing=WITHOUT_ANSWER[code], late=code in EXPIRED)
+        said = f"error {code}: {plain_beginning(f'{message.error.reason}')}"
+        return cls(error=f"{said}{IN_THE_LOG}")
+
+    def in_time(self, waited: float, time_limit: float) -> Reply:
+        """This reply after a wait: what has expired then says what it has expired by.
+
+        Flower says of any message that is gone that its node may have been removed.
+        """
+        expired = self.late and waited >= NEARLY * time_limit
+        return no_answer(time_limit) if expired else replace(self, late=False)
 
 
 def exchange(
@@ -68,15 +82,21 @@ def exchange(
     names = pushed(grid, messages, time_limit)
     waiting = {name: node for name, node in zip(names, nodes, strict=True) if name}
     found = dict.fromkeys(nodes, Reply(missing=NOT_TAKEN))
-    found |= dict.fromkeys(waiting.values(), Reply(missing=f"no answer within {time_limit:g} s"))
+    found |= dict.fromkeys(waiting.values(), no_answer(time_limit))
     while waiting:
         for name, reply in pulled(grid, waiting):
-            found[waiting.pop(name)] = reply
+            waited = time.monotonic() - began
+            found[waiting.pop(name)] = reply.in_time(waited, time_limit)
         if time.monotonic() >= began + time_limit:
             break
         if waiting:
             pause(began)
     return found
+
+
+def no_answer(time_limit: float) -> Reply:
+    """The reply of a node that was silent for so long."""
+    return Reply(missing=f"no answer within time-limit ({time_limit:g} s)", late=True)
 
 
 def nodes_of(grid: Grid, time_limit: float) -> list[NodeInfo]:
