@@ -145,7 +145,7 @@ def _in_process(
     size = _part(fast, federation, settings, batched=obstacle is None)
     fast = fast if size is None else fast.in_parts(size)
     if device.type != "cpu":
-        with enough_memory("engine.device: it can't hold the network and two examples"):
+        with enough_memory(lambda: "it can't hold the network and two examples"):
             check_there(fast, federation, device)
     if obstacle is not None:
         return Sequential(fast, federation, device)

@@ -15,9 +15,8 @@ from umbel.flow import Replies, Request
 class Chunked(Protocol):
     """Computes chunks of clients; its user decides which process computes which chunk, and when."""
 
-    @property
-    def too_large(self) -> str:
-        """The error of an answer for which memory is too short."""
+    def too_large(self, request: Request, processes: int = 1) -> str:
+        """The error of a request for which memory is too short, in so many processes."""
         ...
 
     def chunks(self, request: Request) -> Iterator[Tensor]:

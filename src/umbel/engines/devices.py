@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -108,8 +108,8 @@ def repeatable(device: torch.device) -> Iterator[None]:
 
 
 @contextmanager
-def enough_memory(said: str) -> Iterator[None]:
-    """Raise `UsageError` with this text first if a device runs out of memory inside.
+def enough_memory(said: Callable[[], str]) -> Iterator[None]:
+    """Raise `UsageError` with what is `said` if a device runs out of memory inside.
 
     If it is the machine's own memory, it is a `MemoryError`.
     """
@@ -117,8 +117,8 @@ def enough_memory(said: str) -> Iterator[None]:
         yield
     except torch.OutOfMemoryError as error:
         why = str(error).partition(". ")[0]
-        raise UsageError(f"{said} ({why})") from error
+        raise UsageError(f"engine.device: not enough memory: {said()} ({why})") from error
     except RuntimeError as error:
         if not lacks_memory(error):
             raise
-        raise MemoryError(said) from error
+        raise MemoryError(said()) from error

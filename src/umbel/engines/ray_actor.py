@@ -267,7 +267,7 @@ class Actor:
             # An actor holds no examples of its own: it answers for those that were sent.
             engine.storage = Storage(split, split, split)
             part = replace(part, clients=torch.arange(len(arrays)))
-            with enough_memory(engine.too_large):
+            with enough_memory(partial(engine.too_large, part)):
                 reply = engine.answer(part, torch.arange(len(arrays)))
             rows.append({name: column.numpy() for name, column in reply.items()})
         return rows

@@ -18,12 +18,11 @@ from umbel.data.federation import Federation
 from umbel.data.splits import Split
 from umbel.engines.chunked import answer_all
 from umbel.engines.devices import enough_memory, repeatable
+from umbel.engines.shortage import shortage
 from umbel.engines.storage import Storage, store
 from umbel.engines.trials import mixes
 from umbel.engines.validation import reply_of
 from umbel.flow import Replies, Request
-
-TOO_LARGE = "engine.micro_batch_size: too many examples go through the network at once; set fewer"
 
 
 class Sequential:
@@ -48,15 +47,15 @@ class Sequential:
             return net
         return net.whole(mixes(self.given, self.federation))
 
-    @property
-    def too_large(self) -> str:
-        """The error of an answer for which memory is too short."""
-        return TOO_LARGE
+    def too_large(self, request: Request, processes: int = 1) -> str:
+        """The error of a request for which memory is too short, in so many processes."""
+        kept = self.net.modules.values_per_example(self.storage.train.x[:1])
+        return shortage(request, self.net, self.storage, kept, 1, processes)
 
     def send(self, request: Request) -> Replies:
         # Moved once; each client's own tensors follow when it is its turn.
         shared = {name: tensor.to(self.device) for name, tensor in request.shared.items()}
-        with repeatable(self.device), enough_memory(self.too_large):
+        with repeatable(self.device), enough_memory(lambda: self.too_large(request)):
             return answer_all(self, replace(request, shared=shared))
 
     def chunks(self, request: Request) -> Iterator[Tensor]:

@@ -25,6 +25,7 @@ from umbel.data.federation import Federation
 from umbel.engines.chunked import answer_all
 from umbel.engines.devices import enough_memory, repeatable
 from umbel.engines.sequential import answer_one
+from umbel.engines.shortage import shortage
 from umbel.engines.storage import store
 from umbel.engines.validation import reply_of
 from umbel.flow import Replies, Request
@@ -86,15 +87,14 @@ class Vectorised:
         return self.net.one_by_one()
 
     def send(self, request: Request) -> Replies:
-        with repeatable(self.device), enough_memory(self.too_large):
+        with repeatable(self.device), enough_memory(lambda: self.too_large(request)):
             return answer_all(self, request)
 
-    @property
-    def too_large(self) -> str:
-        """The error of an answer for which memory is too short."""
-        given = "" if self.memory_mb else ", the default,"
-        bound = self.memory_mb or memory_of(self.device)
-        return f"engine.memory_mb: {bound:,.0f} MiB{given} is too much for the device; set less"
+    def too_large(self, request: Request, processes: int = 1) -> str:
+        """The error of a request for which memory is too short, in so many processes."""
+        at_once = max((len(chunk) for chunk in self.chunks(request)), default=1)
+        kept = self.values_per_example
+        return shortage(request, self.net, self.storage, kept, at_once, processes)
 
     def chunks(self, request: Request) -> Iterator[Tensor]:
         """Positions in the request, clients of similar size together."""

@@ -68,7 +68,7 @@ class Workers:
         kind = _kind(request.work)
         expected = self.seconds.get(kind, inf) * len(request.clients)
         processes = min(self.count, len(chunks), max(1, ceil(min(expected / PAYS, self.count))))
-        with one_thread(), enough_memory(self.engine.too_large):
+        with one_thread(), enough_memory(lambda: self.engine.too_large(request, processes)):
             if processes > 1:
                 columns, seconds = self._together(request, chunks, processes)
             else:
@@ -105,12 +105,12 @@ class Workers:
         except DeathsError as error:
             clients = sorted(request.clients[torch.cat(tasks[error.task])].tolist())
             short = error.how in OUT_OF_MEMORY
-            killed = ", as the system does if memory is short" if short else ""
-            hint = ", and a smaller engine.memory_mb takes less memory" if short else ""
+            needs = self.engine.too_large(request, processes) if short else ""
+            hint = f", as the system does if memory is short: {needs}" if short else ""
             raise WorkersDiedError(
                 f"clients of numbers {few([*map(str, clients)])}: each process that worked for "
-                f"them died ({error.how}){killed}; with engine.workers = 1 this process "
-                f"works for them{hint}"
+                f"them died ({error.how}); with engine.workers = 1 this process works for "
+                f"them{hint}"
             ) from None
         if crew.alone:
             self.count = 1

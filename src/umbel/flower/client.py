@@ -42,7 +42,7 @@ from umbel.flower.greeting import (
     versions_in,
 )
 from umbel.flower.ledger import OF_A_SITE, Ledger
-from umbel.flower.limits import NodeLimits
+from umbel.flower.limits import NodeLimits, engine_here
 from umbel.flower.memory import memorise, recall
 from umbel.flower.refusals import IN_THE_LOG, ForgottenError, RefusedError, reason, told
 from umbel.runs.config import plain, read
@@ -190,6 +190,8 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
         # A deployed node starts a process for each message; simulated nodes share one process.
         if context.node_id not in nodes:
             settings = read(Path(experiment))
+            engine = engine_here(context.node_config, settings.engine)
+            settings = replace(settings, engine=engine)
             federation = _loaded(load, context, settings)
             nodes[context.node_id] = Node.of(settings, federation, _memory(context, settings))
         return nodes[context.node_id]

@@ -6,13 +6,14 @@ import signal
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import prod
 from types import FrameType
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from umbel.checks import check
+from umbel.checks import UsageError, check
 from umbel.data.federation import Federation
+from umbel.engines import EngineSettings
 from umbel.engines.storage import chosen
 from umbel.engines.validation import promises
 from umbel.flow import Request
@@ -20,8 +21,33 @@ from umbel.flower.configuration import number_in
 from umbel.flower.refusals import RefusedError
 from umbel.settings import Settings
 
+OF_ENGINES = {
+    "engine-memory-mb": float,
+    "engine-workers": int,
+    "engine-micro-batch-size": int,
+    "engine-device": str,
+}
+"""Settings of a node for the engine on its own machine, in place of the experiment's."""
+
 LONGEST = 10**8
 """Largest number of seconds that the alarms of every system can count: three years."""
+
+
+def engine_here(config: Mapping[str, object], engine: EngineSettings) -> EngineSettings:
+    """The engine of a node: as the experiment says, but for the node's own settings.
+
+    Raises `UsageError` for a setting that is not possible.
+    """
+    given: dict[str, Any] = {
+        name: str(config[name]) if kind is str else number_in(config, name, kind)
+        for name, kind in OF_ENGINES.items()
+        if name in config
+    }
+    changed = {name.removeprefix("engine-").replace("-", "_"): v for name, v in given.items()}
+    try:
+        return replace(engine, **changed)
+    except UsageError as error:
+        raise UsageError(f"engine-{str(error).replace('_', '-', 1)}") from None
 
 
 class _TimeIsUpError(BaseException):

@@ -48,7 +48,7 @@ def reason(error: Exception) -> str:
 
 def told(error: Exception, private: bool) -> str:
     """As `reason`, for the other side: text that may reveal examples stays in this node's log."""
-    spoken = RefusedError if private else RefusedError | UsageError
+    spoken = RefusedError if private else RefusedError | UsageError | MemoryError
     return reason(error) if isinstance(error, spoken) else f"{type(error).__name__}{IN_THE_LOG}"
 
 
