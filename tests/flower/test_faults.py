@@ -20,6 +20,7 @@ from umbel.checks import UsageError
 from umbel.data.sources import Sources
 from umbel.engines.wrappers import QuorumError
 from umbel.flower import Settings, serve
+from umbel.flower.discovery import Meeting
 from umbel.flower.exchange import WITHOUT_ANSWER, WORK
 from umbel.runs.folder import RunFolder
 from umbel.runs.result import Result
@@ -197,9 +198,66 @@ def test_too_few_clients_are_said_with_the_nodes_that_gave_no_answer(tmp_path: P
     grid = grid_of(SMALL, tmp_path)
     grid.fate[next(iter(grid.apps))] = "silent"
     settings = Settings(8, patience=0.5, runs_dir=str(tmp_path / "runs"))
-    expected = r"clients: 5 is not at least 8 after 0.5 s, .*; 1 connected node gave no answer yet"
+    expected = "clients: 5 is not at least 8 after 0.5 s, .* node gave no answer yet: node 1000"
     with pytest.raises(UsageError, match=expected):
         serve(grid, SMALL, settings)
+
+
+@dataclass
+class Busy(MemoryGrid):
+    """A busy machine: answers to greetings come after a time, longer than the server's patience."""
+
+    since: float = field(default_factory=time.monotonic)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        return super().pull_messages(message_ids) if time.monotonic() > self.since + 1.0 else []
+
+
+@pytest.mark.parametrize("wanted", [8, 0])
+def test_nodes_that_are_at_work_on_their_greeting_are_waited_for(
+    wanted: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain = grid_of(SMALL, tmp_path)
+    grid = Busy(plain.apps, plain.configs)
+    caplog.set_level("INFO")
+    assert len(Meeting(grid, 60.0).gather(wanted, 0.2)) == 8
+    waited = "waiting on for nodes at work on their greeting: node 986, node 993, node 1000"
+    assert waited in caplog.messages
+
+
+def test_a_node_far_slower_than_others_is_not_waited_for(tmp_path: Path) -> None:
+    grid = grid_of(SMALL, tmp_path)
+    grid.fate[1000] = "silent"
+    assert len(Meeting(grid, 600.0).gather(0, 0.2)) == 5
+
+
+def test_a_resumed_run_does_not_wait_for_clients_that_were_missing_in_its_last_round(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    experiment = replace(SMALL, algorithm=FedAvg(LOCAL), participation=1.0, rounds=4)
+    settings = Settings(8, patience=500, time_limit=5, runs_dir=str(tmp_path / "runs"))
+
+    class KilledError(Exception):
+        pass
+
+    class Dying(MemoryGrid):
+        def push_messages(self, messages: Any) -> list[str]:
+            works = self.asked.count("query.work")
+            if works >= 3:
+                self.fate[993] = "gone"
+            if works > 8:
+                raise KilledError
+            return super().push_messages(messages)
+
+    plain = grid_of(experiment, tmp_path)
+    with pytest.raises(KilledError):
+        serve(Dying(plain.apps, plain.configs), experiment, settings)
+    apps = {node: app for node, app in plain.apps.items() if node != 993}
+    folder = serve(MemoryGrid(apps, plain.configs), experiment, settings)
+    assert folder.finished
+    said = "waiting for 8 clients, but not for the 3 at nodes that were missing in the last round"
+    assert any(message.startswith(said) for message in caplog.messages)
 
 
 class SilentOnce(MemoryGrid):

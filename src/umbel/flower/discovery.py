@@ -19,6 +19,7 @@ from umbel.flower.precedence import Precedence
 from umbel.flower.refusals import RefusedError, abbreviated, reason
 from umbel.flower.registry import named_clients
 from umbel.flower.voting import check_alike, check_table, fits, leading_form, leading_table
+from umbel.summary import few
 from umbel.version import ONE_RELEASE, differing
 
 log = logging.getLogger(__name__)
@@ -100,30 +101,57 @@ class Meeting:
         return places
 
     def gather(
-        self, wanted: int, patience: float, roll: Collection[str] | None = None
+        self,
+        wanted: int,
+        patience: float,
+        roll: Collection[str] | None = None,
+        enough: Collection[str] = (),
     ) -> dict[str, int]:
         """Wait for a number of clients, or until a time is up, and return the node of each.
 
-        If clients belong to a disconnected node, the wait is extended until their release.
+        The wait goes on while connected nodes owe the answer to their greeting, as on a busy
+        machine; see `_owing`. It ends before its time if all clients of `enough` are there and no
+        node owes an answer. If clients belong to a disconnected node, the wait is extended until
+        their release.
 
         If no form was decided before, the form of most nodes becomes the run's. Raises `UsageError`
         for a tie.
         """
-        nodes, waits = self.look_around(roll), False
+        nodes, waits, waits_for = self.look_around(roll), False, set[int]()
         began = time.monotonic()
         while not (wanted and len(nodes) >= wanted):
-            if (passed := time.monotonic() - began) >= patience:
-                if passed >= self._release():
+            passed = time.monotonic() - began
+            if passed >= patience or (enough and set(enough) <= nodes.keys()):
+                owing = self._owing(patience) if passed < patience + self.time_limit else set()
+                if not owing and passed >= self._release():
                     break
-                if not waits:
+                if passed >= patience and owing - waits_for:
+                    log.info("waiting on for nodes at work on their greeting: %s", self.few(owing))
+                    waits_for |= owing
+                if not owing and not waits:
                     log.info(
                         "waiting until the clients of a disconnected node are free for other nodes"
                     )
-                waits = True
+                    waits = True
             pause(began)
             nodes = self.look_around(roll)
         self._settle()
         return self.look_around(roll)
+
+    def _owing(self, patience: float) -> set[int]:
+        """The connected nodes that may still be at work on their first greeting.
+
+        A node has three times as long as the slowest that has answered, and `patience` at least. If
+        none has answered, it has the whole time limit.
+        """
+        most = max(patience, 3 * max(self.took.values())) if self.took else self.time_limit
+        latest = time.monotonic() + self.time_limit - min(most, self.time_limit)
+        first = {node for node, (count, _) in self.greetings.items() if count == 1}
+        return first & {node for node, until in self.greeted.values() if until > latest}
+
+    def few(self, nodes: Collection[int]) -> str:
+        """The first of these nodes, as messages name them, and how many more there are."""
+        return few([self.named(node) for node in sorted(nodes)])
 
     def _release(self) -> float:
         """The seconds after which claimed clients of a disconnected node are free for others.

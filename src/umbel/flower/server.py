@@ -16,6 +16,7 @@ from umbel.algorithms.restarts import innermost
 from umbel.checks import UsageError, check, command
 from umbel.flower.configuration import number_in, truth_in
 from umbel.flower.discovery import Meeting
+from umbel.flower.ending import said_last
 from umbel.flower.engine import FlowerEngine
 from umbel.flower.expectation import Expectation
 from umbel.flower.owners import Owners
@@ -94,7 +95,8 @@ def server_app(experiment: Path | str) -> ServerApp:
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         _show_in_the_log_of_the_run()
-        serve(grid, read(Path(experiment)), Settings.of(context.run_config))
+        with said_last():
+            serve(grid, read(Path(experiment)), Settings.of(context.run_config))
 
     return app
 
@@ -221,6 +223,15 @@ def _folder(experiment: Experiment, settings: Settings) -> RunFolder:
     return folder
 
 
+def _gone(folder: RunFolder, owners: Owners, roll: Roll) -> set[str]:
+    """The clients of nodes that did not answer in the last round, which may be gone for good."""
+    records = folder.records()
+    missing = [roll.names[client] for client in records[-1].missing] if records else []
+    of = owners.clients
+    nodes = {of[name] for name in missing if name in of}
+    return {name for name in roll.names if of.get(name) in nodes} | set(missing)
+
+
 def _gather(
     grid: Grid,
     folder: RunFolder,
@@ -245,13 +256,18 @@ def _gather(
     )
     wanted = settings.clients if known is None else len(known.names)
     whom = f"{wanted} clients" if wanted else "clients"
+    gone = set() if known is None else _gone(folder, owners, known)
+    if gone:
+        whom += f", but not for the {len(gone)} at nodes that were missing in the last round"
     log.info("waiting for %s, %g s at most", whom, settings.patience)
-    nodes = meeting.gather(wanted, settings.patience, None if known is None else known.names)
+    names = None if known is None else known.names
+    enough = set(names or ()) - gone if gone else ()
+    nodes = meeting.gather(wanted, settings.patience, names, enough)
     needed = (settings.clients or 1) if known is None else 1
     after = f"at least {needed} after {settings.patience:g} s, which the run needs to begin"
-    silent = len(meeting.silent())
-    if silent:
-        after += f"; {counted(silent, 'connected node')} gave no answer yet"
+    if silent := meeting.silent():
+        whom = f"{counted(len(silent), 'connected node')} gave no answer yet: {meeting.few(silent)}"
+        after += f"; {whom}"
     check(len(nodes) >= needed, "clients", len(nodes), after)
     tuned = experiment.personal is not None
     roll = known or Roll.call(nodes, meeting.sites, meeting.named, meeting.inputs, tuned)
