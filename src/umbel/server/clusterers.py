@@ -168,7 +168,7 @@ def settled(labels: Tensor, distance: Tensor, noise: Noise) -> Tensor:
     """
     first = first_alike(distance)
     labels = labels[first]
-    outside, names = labels < 0, labels[labels >= 0].unique()
+    outside, names = labels < 0, torch.unique(labels[labels >= 0])
     if noise == "apart":
         labels = torch.where(outside, len(labels) + first, labels)
     elif len(names):

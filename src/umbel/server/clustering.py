@@ -282,7 +282,7 @@ def agglomerate(
     if len(distance) < 2:
         return torch.zeros(len(distance), dtype=torch.long)
     if num_clusters is not None:
-        num_clusters = min(num_clusters, len(first_alike(distance).unique()))
+        num_clusters = min(num_clusters, len(torch.unique(first_alike(distance))))
     if linkage == "ward":
         return _ward(distance, num_clusters, threshold)
     fitted = AgglomerativeClustering(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from umbel.server.clustering import Linkage, agglomerate, first_alike
@@ -22,7 +23,7 @@ def best_by_silhouette(distance: Tensor, linkage: Linkage, largest: int) -> tupl
 
     matrix = distance.double().clamp(min=0).fill_diagonal_(0)
     best, highest = agglomerate(matrix, linkage, 1), 0.0
-    most = min(largest, len(distance) - 1, len(first_alike(matrix).unique()))
+    most = min(largest, len(distance) - 1, len(torch.unique(first_alike(matrix))))
     for number in range(2, most + 1):
         labels = agglomerate(matrix, linkage, number)
         score = float(silhouette_score(matrix.numpy(), labels.numpy(), metric="precomputed"))
