@@ -10,7 +10,6 @@ from typing import Literal
 import click
 
 from umbel.checks import (
-    ClusterLostError,
     DivergedError,
     InUseError,
     QuorumError,
@@ -24,8 +23,10 @@ from umbel.cli.looking import how_far
 from umbel.cli.printing import say
 from umbel.cli.screen import OwnScreen, Screen
 from umbel.data.sources import Sources
+from umbel.data.tables.described import described
+from umbel.data.tables.encoding import Encoding
 from umbel.runs.durable import FULL
-from umbel.runs.execution import execute, execute_together
+from umbel.runs.execution import advance_locked, execute_together, opened
 from umbel.runs.folder import RunFolder
 from umbel.runs.lockstep import as_one
 
@@ -38,22 +39,27 @@ def advance(
     screen: Screen = OwnScreen(),  # noqa: B008
     workers: int | Literal["auto"] | None = None,
     command: str | None = None,
+    describing: bool = False,
 ) -> None:
     """Do the remaining rounds of a run, and show their progress.
 
-    `command` is the command that messages give for going on, by default `umbel resume`.
+    `command` is the command that messages give for going on, by default `umbel resume`. With
+    `describing`, what each column of a table became is printed before the first round.
     """
     experiment, path = folder.experiment, folder.path
     if folder.finished:
         screen.say(f"{path}: finished already: {how_far(folder)}")
         return
     title = f"{experiment.name} seed {experiment.seed}"
-    with (
-        resumable(command or to_paste("resume", path), [folder]),
-        screen.progress(title, experiment.rounds) as report,
-    ):
-        for record in execute(folder, sources, workers):
-            report(record)
+    with resumable(command or to_paste("resume", path), [folder]), folder.locked():
+        folder.check_asked()
+        run = opened(folder, sources, workers)
+        if describing and isinstance(run.federation.encoding, Encoding):
+            for line in described(run.federation.encoding).splitlines():
+                screen.say(line)
+        with screen.progress(title, experiment.rounds) as report:
+            for record in advance_locked(folder, run):
+                report(record)
 
 
 def advance_together(folders: Sequence[RunFolder], sources: Sources, screen: Screen) -> bool:
@@ -96,8 +102,6 @@ def _advised(error: QuorumError, command: str, folders: Sequence[RunFolder]) -> 
     if isinstance(error, DivergedError):
         other = "run it again with another --set algorithm.local.lr=..."
         how = f"{other} and, if rounds were done, another name"
-    elif isinstance(error, ClusterLostError):
-        how = f"start Ray again if you had started it, and go on with: {command}"
     elif isinstance(error, WorkersDiedError):
         one = len(folders) == 1
         alone = to_paste("resume", folders[0].path, "--workers", 1) if one else command

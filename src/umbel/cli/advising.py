@@ -73,7 +73,8 @@ def advise(
     if allow([asked], no_import):
         asked = asked_about(data, settings, seed)
     federation = asked.federation(Sources.default(data_dir))
-    say(repr(federation))
+    for line in str(federation).splitlines():
+        say(line)
     with no_empty_folders([out]):
         make_place(out)
         found = advise_(

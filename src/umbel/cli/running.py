@@ -71,7 +71,7 @@ def run(
     with nothing_left_of([folder]):
         with writing_to(runs_dir):
             RunFolder.create(folder.path, chosen, budget)
-        advance(folder, sources)
+        advance(folder, sources, describing=True)
     print_run(folder)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,10 @@ from numpy.typing import NDArray
 
 from umbel.checks import LARGEST, UsageError
 from umbel.data.objects import numbers_of, refuse, refuse_row
+from umbel.data.tables.kinds import Numbers
+from umbel.data.tables.uses import doubtful, is_index, sentence
+
+log = logging.getLogger(__name__)
 
 
 def is_table(values: object) -> bool:
@@ -59,6 +64,41 @@ def check_columns(tables: Sequence[object], clients: Sequence[str]) -> None:
             f"client {client}: x {fault}, unlike x of client {whose}; give x[names], with "
             "the same list of names for all clients"
         )
+
+
+def without_indexes(tables: Sequence[Any], clients: Sequence[str]) -> list[Any]:
+    """Clients' tables without columns that are an index; doubtful columns are warned of.
+
+    The tables, of all splits, have the same columns. Anything but tables is left as it is.
+    """
+    if not all(column_names(table) for table in tables):
+        return list(tables)
+    owners = np.repeat(np.unique(clients, return_inverse=True)[1], [len(t) for t in tables])
+    names, kept, inputs = column_names(tables[0]), [], []
+    for place, name in enumerate(names):
+        series = [table.iloc[:, place] for table in tables]
+        values = _whole_numbers(series)
+        if values is not None and is_index(name, values, owners):
+            what = "x: column %r is left out, as it numbers rows; to keep it, give it another name"
+            log.warning(what, name)
+            continue
+        kept.append(place)
+        if values is not None:
+            inputs.append(Numbers(name, values, whole=True))
+    for fault, found in doubtful(inputs, np.arange(len(owners)), owners).items():
+        log.warning("x: %s; if it is no input, leave it out", sentence(fault, found))
+    return list(tables) if len(kept) == len(names) else [t.iloc[:, kept] for t in tables]
+
+
+def _whole_numbers(series: Sequence[Any]) -> NDArray[np.float64] | None:
+    """The values of a column of whole numbers without gaps; None for any other column."""
+    from pandas.api import types
+
+    if not all(types.is_numeric_dtype(each.dtype) and not each.isna().any() for each in series):
+        return None
+    values = np.concatenate([np.asarray(each, dtype=np.float64) for each in series])
+    finite = len(values) and bool(np.isfinite(values).all())
+    return values if finite and bool((values % 1 == 0).all()) else None
 
 
 def check_rows(x: Any, y: Any, client: str) -> None:

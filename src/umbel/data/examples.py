@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from umbel.checks import check
-from umbel.data.dataframes import check_columns, check_rows
+from umbel.data.dataframes import check_columns, check_rows, without_indexes
 from umbel.data.given import pair
 from umbel.data.splits import Pair, set_apart
 from umbel.data.values import inputs, targets
@@ -25,7 +25,10 @@ def tensors_of(given: Mapping[str, Sequence[Any]], names: tuple[str, ...]) -> di
         what: [pair(entry, name) for entry, name in zip(entries, names, strict=True)]
         for what, entries in given.items()
     }
-    check_columns([x for each in pairs.values() for x, _ in each], names * len(pairs))
+    every, whose = [x for each in pairs.values() for x, _ in each], names * len(pairs)
+    check_columns(every, whose)
+    rest = iter(without_indexes(every, whose))
+    pairs = {what: [(next(rest), y) for _, y in each] for what, each in pairs.items()}
     return {
         what: [_tensors(x, y, name) for (x, y), name in zip(each, names, strict=True)]
         for what, each in pairs.items()

@@ -22,6 +22,7 @@ from umbel.data.given import by_split, check_picked, in_order, listed
 from umbel.data.groups import numbers_of
 from umbel.data.labels import check_labels, check_trainable, fitting_classes
 from umbel.data.splits import Pair, Split, by_name, for_validation, joined, set_apart
+from umbel.data.tables.described import described
 from umbel.data.tables.encoding import Encoding
 from umbel.notebooks import cut
 from umbel.seeds import Stream
@@ -76,6 +77,10 @@ class Federation:
         if self.attributes:
             parts.append(f"known: {' and '.join(self.attributes)}")
         return f"Federation: {', '.join(parts)}"
+
+    def __str__(self) -> str:
+        table = isinstance(self.encoding, Encoding)
+        return f"{self!r}\n{described(self.encoding)}" if table else repr(self)
 
     def _repr_html_(self) -> str:
         columns: dict[str, Iterable[str]] = {"client": self.names}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import httpx
 
@@ -22,8 +23,9 @@ KNOWN = (UsageError, QuorumError, OSError, MemoryError)
 """Errors whose message is for users, who need not see where they were raised."""
 
 
-def said_last(work: Callable[[], object]) -> None:
-    """Do the work, and log the reason for an end once more after all that Flower writes about it.
+@contextmanager
+def said_last() -> Iterator[None]:
+    """Log the reason for an end once more after all that Flower writes about it.
 
     Flower logs where an error was raised, and an exit code, below umbel's sentence, and nothing if
     it ends the process itself.
@@ -31,7 +33,7 @@ def said_last(work: Callable[[], object]) -> None:
     why: list[str] = [ENDED]
     _before_exit(lambda: log.error("umbel: %s", why[0]) if why else None)
     try:
-        work()
+        yield
     except Exception as error:
         why[:] = [_reason(error)]
         if not isinstance(error, KNOWN):

@@ -95,7 +95,8 @@ def server_app(experiment: Path | str) -> ServerApp:
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         _show_in_the_log_of_the_run()
-        said_last(lambda: serve(grid, read(Path(experiment)), Settings.of(context.run_config)))
+        with said_last():
+            serve(grid, read(Path(experiment)), Settings.of(context.run_config))
 
     return app
 

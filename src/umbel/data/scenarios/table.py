@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.checks import UsageError, check, check_memory, nearest
+from umbel.checks import UsageError, check, check_memory
 from umbel.data.federation import Federation
 from umbel.data.scaling import Scale, federated, pooled
 from umbel.data.scenarios.base import Scenario
@@ -20,6 +22,8 @@ from umbel.data.tables.clients import Clients, clients_of, known_of, texts_of
 from umbel.data.tables.encoding import Column, Encoding, Target, columns_of
 from umbel.data.tables.features import Encoder, in_single
 from umbel.data.tables.kinds import ISO_DATE, Kind, Numbers, Words, column_of, kind_of
+from umbel.data.tables.missing import with_words
+from umbel.data.tables.named import check_named
 from umbel.data.tables.parts import (
     PARTS,
     Parts,
@@ -34,8 +38,15 @@ from umbel.data.tables.reading import CsvFormat, TableRows, read_rows
 from umbel.data.tables.statistics import Source, statistics_of
 from umbel.data.tables.targets import Targets, Task, targets_of
 from umbel.data.tables.tokens import Tokens, tokens_of
+from umbel.data.tables.uses import Unused, doubtful, indexes, sentence
+from umbel.data.tables.wording import listed, to_write
+from umbel.summary import FEW
 
-MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
+LEAVE_OUT = "name it in leave_out"
+
+logger = logging.getLogger(__name__)
+
+MISSING = (*("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NaT", "null", "NULL", "None"),)
 """Texts that mean a missing value in CSV files."""
 
 
@@ -114,16 +125,21 @@ class Table(Scenario):
 
     def build(self, seed: int, sources: Sources) -> Federation:
         path = Path(self.path) if self.source is None else sources.path(self.source)
-        one_file = path.is_file() and self.client is None
-        if one_file:
-            raise UsageError(
-                f"client: {path} is one file: name the column that says which client a row is of"
-            )
-        rows = read_rows(path, CsvFormat(self.separator, self.missing), self._wanted)
+        wanted = partial(self._wanted, of_all=path.is_file())
+        rows = read_rows(path, CsvFormat(self.separator, self.missing), wanted)
         targets = targets_of(rows, self.target, self.task, self._kinds.get(self.target))
         clients = clients_of(rows, self.client, self._usable(rows, targets))
+        _warn_of_single_rows(rows, clients, self.client)
+        owners = clients.owners(len(rows))
+        left_out = indexes(rows, self._features(tuple(rows.columns)), owners, self._named)
+        unused = (*self._unused(rows), *left_out)
+        rows = rows.without({each.name for each in left_out})
+        others = listed(each.name for each in left_out)
+        inputs = self._features(tuple(rows.columns))
+        expected = "enough to predict from: besides there are only indexes and empty columns"
+        check(bool(inputs), f"{rows.files[0]}: columns", others, expected)
         clients, parts = self._kept(clients, self._parts(rows, clients, seed))
-        encode = self._reader(rows, [part.train for part in parts])
+        encode = self._reader(rows, [part.train for part in parts], owners)
         count = sum(len(getattr(part, kind)) for part in parts for kind in PARTS)
         check_memory(8 * count * encode.width, "table: the features of all rows")
         scale = self._target_scale(targets, [part.train for part in parts])
@@ -140,17 +156,15 @@ class Table(Scenario):
             names=clients.names,
             num_classes=None if targets.classes is None else len(targets.classes),
         )
-        return replace(federation, encoding=self._encoding(rows, encode, targets, scale))
+        return replace(federation, encoding=self._encoding(rows, encode, targets, scale, unused))
 
-    def _wanted(self, file: Path, header: Sequence[str]) -> Sequence[str]:
-        """The columns to read."""
-        split = [self.split_column] if self.split_column is not None else []
-        for name in (*self._kinds, *self.leave_out, *self.time, *split, self.target):
-            if name not in header:
-                hint = nearest(name, header)
-                if name == self.target:
-                    hint = f"scenario.target names the column to predict; {hint}"
-                raise UsageError(f"{file}: lacks the column {name!r}; {hint}")
+    def _wanted(self, file: Path, header: Sequence[str], of_all: bool) -> Sequence[str]:
+        """The columns to read; `of_all`: from one file of all clients."""
+        settings = ("client", "target", "columns", "numbers", "categories", "dates", "texts")
+        settings += ("leave_out", "time", "split_column", "attributes")
+        named = {setting: getattr(self, setting) for setting in settings}
+        unknown = "client" if of_all and self.client is None else None
+        check_named(file, header, named, unknown, self.separator)
         features = self._features(header)
         check(bool(features), f"{file}: columns", list(header), "enough to predict from")
         return (*self._used(), *features)
@@ -166,10 +180,27 @@ class Table(Scenario):
         taken = {*self._used(), *self.leave_out, *self.time, self.split_column}
         return self.columns or tuple(name for name in header if name not in taken)
 
+    @property
+    def _named(self) -> frozenset[str]:
+        """The columns that settings name as inputs."""
+        return frozenset((*self.columns, *self._kinds))
+
+    def _unused(self, rows: TableRows) -> list[Unused]:
+        """The columns that settings put to another use, or to none."""
+        uses = dict(rows.unread)
+        uses |= dict.fromkeys(self.attributes, "attribute")
+        uses |= {name: "time" for name in self.time if self.split == "time"}
+        uses |= {str(self.split_column): "split"} if self.split == "column" else {}
+        inputs = {*self._features(tuple(rows.columns)), self.target, self.client}
+        return [Unused(name=name, use=use) for name, use in uses.items() if name not in inputs]
+
     def _usable(self, rows: TableRows, targets: Targets) -> NDArray[np.bool_]:
         if targets.missing.any() and not self.drop_unlabelled:
             where = rows.at(int(targets.missing.argmax()), self.target)
-            raise UsageError(f"{where}: is missing; drop_unlabelled = true leaves such rows out")
+            what = "a number" if targets.classes is None else "a class"
+            said = with_words(f"{where}: is missing", rows, self.target, what)
+            count = f"{int(targets.missing.sum()):,} of {len(rows):,}"
+            raise UsageError(f"{said}; drop_unlabelled = true leaves out {count} rows")
         return ~targets.missing
 
     def _parts(self, rows: TableRows, clients: Clients, seed: int) -> list[Parts]:
@@ -217,15 +248,19 @@ class Table(Scenario):
     def _kind(self, rows: TableRows, name: str) -> Kind:
         return self._kinds.get(name) or kind_of(rows, name)
 
-    def _reader(self, rows: TableRows, train: Sequence[Places]) -> Encoder | Tokens:
+    def _reader(
+        self, rows: TableRows, train: Sequence[Places], owners: NDArray[np.int64]
+    ) -> Encoder | Tokens:
         """The function from rows to inputs."""
         if self.tokenizer is None:
-            return self._encoder(rows, train)
+            return self._encoder(rows, train, owners)
         names = self._features(tuple(rows.columns))
         check(len(names) == 1, "columns", names, "one column of texts, as a tokenizer needs")
         return tokens_of(texts_of(rows, names[0]), self.tokenizer, self.text_tokens)
 
-    def _encoder(self, rows: TableRows, train: Sequence[Places]) -> Encoder:
+    def _encoder(
+        self, rows: TableRows, train: Sequence[Places], owners: NDArray[np.int64]
+    ) -> Encoder:
         """The function from rows to features, learnt from the training rows."""
         names = self._features(tuple(rows.columns))
         kinds = {name: self._kind(rows, name) for name in names}
@@ -237,8 +272,17 @@ class Table(Scenario):
             count, most = len(column.words), self.most_categories
             dates = all(ISO_DATE.match(word) for word in column.words)
             kind = "dates" if dates else "texts"
-            expected = f"at most most_categories = {most}; name it in leave_out, or in {kind}"
-            check(count <= most, f"column {column.name!r}", f"{count:,} categories", expected)
+            leave = to_write("leave_out", [*self.leave_out, column.name])
+            expected = f"at most most_categories = {most}; {leave}, or name it in {kind}"
+            where = f"{rows.files[0]}: column {column.name!r}"
+            check(count <= most, where, f"{count:,} categories", expected)
+        inputs = [c for c in (*numbers, *categories) if c.name not in self._named]
+        doubts = doubtful(inputs, np.concatenate(train), owners)
+        every = [name for found in doubts.values() for name in found]
+        how = to_write("leave_out", [*self.leave_out, *every]) if len(every) <= FEW else ""
+        for fault, found in doubts.items():
+            what = sentence(fault, found)
+            logger.warning("%s: %s; to leave it out, %s", rows.files[0], what, how or LEAVE_OUT)
         about = statistics_of(numbers, categories, train, self.statistics, self.least_clients)
         return Encoder(rows, numbers, categories, texts, about, self.scale, self.text_features)
 
@@ -254,7 +298,12 @@ class Table(Scenario):
         )
 
     def _encoding(
-        self, rows: TableRows, encode: Encoder | Tokens, targets: Targets, scale: Scale | None
+        self,
+        rows: TableRows,
+        encode: Encoder | Tokens,
+        targets: Targets,
+        scale: Scale | None,
+        unused: tuple[Unused, ...],
     ) -> Encoding:
         """The encoding of newcomers' rows as examples."""
         target = Target(
@@ -274,6 +323,7 @@ class Table(Scenario):
                 scaled=self.scale,
                 buckets=self.text_features,
                 form=form,
+                unused=unused,
             )
         return Encoding(
             client=self.client,
@@ -283,7 +333,16 @@ class Table(Scenario):
             tokenizer_digest=encode.digest,
             tokens=encode.width,
             form=form,
+            unused=unused,
         )
+
+
+def _warn_of_single_rows(rows: TableRows, clients: Clients, column: str | None) -> None:
+    """Warn if most clients have one row: the column may be that of something else."""
+    alone = sum(len(mine) == 1 for mine in clients.rows)
+    if column is not None and 2 * alone > len(clients.names) > FEW:
+        few_rows = "%s: %d of %d clients have a single row: is %r the column of the clients?"
+        logger.warning(few_rows, rows.files[0], alone, len(clients.names), column)
 
 
 def _scaled(

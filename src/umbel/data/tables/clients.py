@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,8 +11,11 @@ from numpy.typing import NDArray
 
 from umbel.checks import UsageError
 from umbel.data.tables.kinds import Words, column_of
+from umbel.data.tables.missing import read_as_missing, with_words
 from umbel.data.tables.parts import Places
 from umbel.data.tables.reading import TableRows
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,13 @@ class Clients:
             tuple(self.names[place] for place in places), tuple(self.rows[p] for p in places)
         )
 
+    def owners(self, count: int) -> NDArray[np.int64]:
+        """(count,) the position of each row's client; -1 for rows of none."""
+        found = np.full(count, -1)
+        for place, mine in enumerate(self.rows):
+            found[mine] = place
+        return found
+
 
 def clients_of(rows: TableRows, column: str | None, usable: NDArray[np.bool_]) -> Clients:
     """The clients named by a column, or by the files, with their usable rows.
@@ -40,7 +51,8 @@ def clients_of(rows: TableRows, column: str | None, usable: NDArray[np.bool_]) -
         codes, names = found.codes, found.words
         blank = np.array([*(not name.strip() for name in names), True])  # the last: no name
         if blank[codes].any():
-            raise UsageError(f"{rows.at(int(blank[codes].argmax()), column)}: names no client")
+            fault = f"{rows.at(int(blank[codes].argmax()), column)}: names no client"
+            raise UsageError(with_words(fault, rows, column, "a client's name"))
     order = sorted(range(len(names)), key=names.__getitem__)
     kept = np.flatnonzero(usable)
     by_client = kept[np.argsort(codes[kept], kind="stable")]
@@ -66,6 +78,8 @@ def known_of(rows: TableRows, clients: Clients, columns: Sequence[str]) -> dict[
                 )
                 raise UsageError(f"{where}: {fault}")
             found.setdefault(name, []).append(column.word(int(mine[0])) or "")
+        if "" in found[name] and (said := read_as_missing(rows, name, "a value")):
+            logger.warning("%s: attribute %r: %s", rows.files[0], name, said)
     return found
 
 

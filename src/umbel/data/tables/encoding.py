@@ -17,6 +17,7 @@ from umbel.data.tables.features import Encoder
 from umbel.data.tables.kinds import Kind, Numbers, Words, column_of
 from umbel.data.tables.reading import CsvFormat, TableRows
 from umbel.data.tables.statistics import Categories, Category, Statistics
+from umbel.data.tables.uses import Unused
 from umbel.settings import argument
 from umbel.summary import in_short
 
@@ -71,6 +72,7 @@ class Encoding:
     tokenizer_digest: str | None = None  # of its content; None: no tokenizer, or not known
     tokens: int = 0  # number of token ids of a text
     form: CsvFormat  # format of CSV files
+    unused: tuple[Unused, ...] = ()  # all other columns of the table: they are no inputs
 
     __repr__ = in_short
 
@@ -154,6 +156,7 @@ class Encoding:
             "form": _checked(CsvFormat, {**form, "missing": _texts(form["missing"])}),
             "target": _checked(Target, target),
             "columns": tuple(_checked(Column, each) for each in known),
+            "unused": tuple(_checked(Unused, each) for each in given.get("unused", ())),
         }
         found = _checked(cls, {**given, **parts})
         fine = found.columns and len(found.form.separator) == 1 and found._scales()[:, 1].min() > 0
@@ -170,10 +173,11 @@ class Encoding:
         return np.array([*of_columns, (self.target.mean, self.target.deviation)])
 
     def _bare(self) -> Encoding:
-        """The same without scales and tokenizer."""
+        """The same without scales, tokenizer and unused columns."""
         columns = tuple(replace(column, mean=0.0, deviation=1.0) for column in self.columns)
         target = replace(self.target, mean=0.0, deviation=1.0)
-        return replace(self, columns=columns, target=target, tokenizer=None, tokenizer_digest=None)
+        bare = replace(self, columns=columns, target=target, unused=())
+        return replace(bare, tokenizer=None, tokenizer_digest=None)
 
 
 def meaning_of(encoding: object) -> str:

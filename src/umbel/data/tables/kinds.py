@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from umbel.checks import UsageError
 from umbel.data.tables.reading import TableRows
+from umbel.data.tables.wording import to_write
 from umbel.summary import in_short
 
 Kind = Literal["number", "date", "category", "text"]
@@ -40,15 +41,38 @@ PLAIN = re.compile(r"[+-]?\d+(\.\d+)?")
 NO_LIST = re.compile(r"[+-]\d+,\d+|0,\d+|[+-]?\d{1,3}(,\d{2,3})+\.\d+|[+-]?\d{1,3}(\.\d{3})+,\d+")
 """A number with a comma that can't be a list of choices, such as 1,3: plain ones are then alike."""
 
+MONTH = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+
 ELSEWHERE = (
     (NUMBER, "numbers such as 0,5 or 1,250", "as 0.5 and 1250"),
     (
-        re.compile(r"\d{1,2}[./]\d{1,2}[./]\d{2,4}([ T]+\d{1,2}:\d{2}.*)?"),
+        re.compile(r"[+-]?[$€£¥] ?[+-]?\d[\d.,]*|[+-]?\d[\d.,]* ?[%$€£¥]"),
+        "numbers with signs such as 5% or $5",
+        "as 5",
+    ),
+    (
+        re.compile(
+            r"(\d{1,2}[./-]\d{1,2}[./-]\d{2,4}"
+            rf"|\d{{1,2}}\.?[ -]{MONTH}[ -]\d{{2,4}}|{MONTH} \d{{1,2}}, ?\d{{4}})"
+            r"([ T,]+\d{1,2}:\d{2}.*)?",
+            re.IGNORECASE,
+        ),
         "dates such as 31.1.2013",
         "as 2013-01-31",
     ),
+    (
+        re.compile(r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?( ?[ap]\.?m\.?)?", re.IGNORECASE),
+        "times such as 12:30",
+        "as 12.5",
+    ),
 )
-"""Numbers and dates in formats of other countries, which would become categories."""
+"""Numbers, dates and times in other formats, which would become categories."""
+
+GAPS = frozenset(
+    {"?", "-", "--", "*", ".", "..", "n.a.", "na", "none", "nil", "missing", "unknown", "\\n"}
+    | {"#n/a", "n/a", "null", "nan", "<na>", "nat", "(null)", "#value!", "#div/0!", "#ref!"}
+)
+"""Texts, in small letters, that often stand for a missing value."""
 
 EXACT = 2**53
 """A smaller integer is the only one that a 64-bit float of its value can stand for."""
@@ -118,6 +142,8 @@ def kind_of(rows: TableRows, name: str) -> Kind:
 
     series = rows.columns[name]
     kind = series.dtype
+    if str(kind) == "category":
+        return "category"
     if types.is_numeric_dtype(kind):  # bools, too
         return "number"
     if types.is_datetime64_any_dtype(kind):
@@ -169,10 +195,18 @@ def _most(rows: TableRows, name: str, kind: str, fits: Any) -> bool:
     if fits.mean() <= MOST:
         return False
     row = int(fits.index[int(np.argmin(fits.to_numpy()))])
-    raise UsageError(
-        f"{rows.at(row, name)}: is a text, but most of this column are {kind}; correct it, or "
-        "name the column in categories or leave_out"
-    )
+    text = str(rows.columns[name][row]).strip()
+    if text.lower() in GAPS or not text:
+        how = (
+            f"if {text!r} stands for a missing value, {to_write('missing', [*rows.missing, text])}"
+        )
+    elif NUMBER.fullmatch(text):
+        how = "is it a number with a comma, as 1,250 is: write it without the comma"
+    else:
+        how = "correct it"
+    how += ", or name the column in categories or leave_out"
+    where = rows.at(row, name)
+    raise UsageError(f"{where}: is a text, but most of this column are {kind}; {how}")
 
 
 def _numbers(rows: TableRows, name: str) -> Numbers:

@@ -17,6 +17,7 @@ from umbel.data.tables.clients import clients_of, texts_of
 from umbel.data.tables.encoding import Encoding
 from umbel.data.tables.features import Encoder, in_single
 from umbel.data.tables.kinds import as_known
+from umbel.data.tables.missing import with_words
 from umbel.data.tables.reading import TableRows, read_rows
 from umbel.data.tables.targets import targets_of
 from umbel.data.tables.tokens import Tokens, tokens_of
@@ -46,7 +47,8 @@ def read_newcomers(path: Path, encoding: Encoding, labelled: bool) -> Federation
     values = _targets(rows, encoding) if labelled else _none(len(rows), encoding)
     missing = np.isnan(values) if target.classes is None else values < 0
     if missing.any() and not target.may_be_missing:
-        raise UsageError(f"{rows.at(int(missing.argmax()), target.name)}: is missing")
+        where = rows.at(int(missing.argmax()), target.name)
+        raise UsageError(with_words(f"{where}: is missing", rows, target.name, "a class"))
     clients = clients_of(rows, encoding.client, ~missing)
     encode = _reader(rows, encoding)
     check_memory(8 * len(rows) * encode.width, "table: the features of all rows")

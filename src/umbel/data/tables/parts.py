@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check
 from umbel.data.tables.kinds import Numbers, Words
+from umbel.data.tables.missing import in_brackets
 from umbel.data.tables.reading import TableRows
 from umbel.seeds import Stream, generator
 
@@ -59,7 +60,10 @@ def in_time(rows: TableRows, clients: Sequence[Places], columns: Sequence[Number
     for column in columns:
         gaps = np.isnan(column.values)
         if gaps.any():
-            raise UsageError(f"{rows.at(int(gaps.argmax()), column.name)}: the time is missing")
+            where = rows.at(int(gaps.argmax()), column.name)
+            how = "remove such rows, or order rows by another column"
+            also = in_brackets(rows, column.name)
+            raise UsageError(f"{where}: the time is missing{also}; {how}")
     keys = [column.values for column in reversed(columns)]
     return [mine[np.lexsort([key[mine] for key in keys])] for mine in clients]
 
@@ -70,7 +74,8 @@ def by_column(rows: TableRows, mine: Places, column: Words) -> Parts:
     found = said[column.codes[mine]]  # missing values get the last one
     if (found < 0).any():
         where = rows.at(int(mine[int((found < 0).argmax())]), column.name)
-        raise UsageError(f"{where}: is not train, validation or test")
+        also = in_brackets(rows, column.name)
+        raise UsageError(f"{where}: is not train, validation or test, as each row needs{also}")
     return Parts(*(mine[found == part] for part in range(len(PARTS))))
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv as csv_
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check, check_memory, nearest
 from umbel.data.files import check_file, files_in
+from umbel.data.tables.headers import misread
 from umbel.data.tables.quotes import check_quotes
 from umbel.summary import in_short
 
@@ -46,6 +47,13 @@ class TableRows:
     files: tuple[Path, ...]
     offsets: NDArray[np.int64]  # (files + 1,) file f has the rows offsets[f] to offsets[f + 1]
     typed: bool  # whether the files define the types of columns
+    #: columns of the first file that are not read -> why
+    unread: Mapping[str, str] = field(default_factory=dict)
+    #: columns that a Parquet file has as the index of its table
+    index: frozenset[str] = frozenset()
+    #: column -> text that means a missing value -> number of rows that have it
+    gaps: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()  # texts of CSV files that mean a missing value
 
     __repr__ = in_short
 
@@ -57,6 +65,11 @@ class TableRows:
         file = int(np.searchsorted(self.offsets, row, side="right")) - 1
         of = "" if column is None else f", column {column!r}"
         return f"{self.files[file]}: row {row - int(self.offsets[file]) + 1}{of}"
+
+    def without(self, names: Collection[str]) -> TableRows:
+        """The same without these columns."""
+        left = {name: values for name, values in self.columns.items() if name not in names}
+        return replace(self, columns=left)
 
     @property
     def owners(self) -> NDArray[np.int64]:
@@ -74,7 +87,8 @@ def read_rows(
     """
     files = _files(path)
     load = _parquet if files[0].suffix.lower() == ".parquet" else _csv
-    tables = [load(file, form, wanted) for file in files]
+    loaded = [load(file, form, wanted) for file in files]
+    tables = [each.table for each in loaded]
     names = tables[0].column_names
     for table, file in zip(tables, files, strict=True):
         for name in sorted(set(names) ^ set(table.column_names)):
@@ -85,7 +99,30 @@ def read_rows(
         check(count > 0, str(file), "a table without rows", "usable: it needs at least one row")
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     columns = {name: _joined([table[name] for table in tables], files, name) for name in names}
-    return TableRows(columns, tuple(files), offsets, typed=load is _parquet)
+    gaps: dict[str, Counter[str]] = {}
+    for each in loaded:
+        for name, words in each.gaps.items():
+            gaps.setdefault(name, Counter()).update(words)
+    return TableRows(
+        columns,
+        tuple(files),
+        offsets,
+        typed=load is _parquet,
+        unread=loaded[0].unread,
+        index=frozenset().union(*(each.index for each in loaded)),
+        gaps=gaps,
+        missing=form.missing,
+    )
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The wanted columns of one file."""
+
+    table: Any  # of Arrow
+    unread: Mapping[str, str]
+    index: frozenset[str]
+    gaps: Mapping[str, Mapping[str, int]]
 
 
 def holds_tables(path: Path) -> bool:
@@ -108,8 +145,8 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def _csv(file: Path, form: CsvFormat, wanted: Callable[..., Sequence[str]]) -> Any:
-    """An Arrow table of texts."""
+def _csv(file: Path, form: CsvFormat, wanted: Callable[..., Sequence[str]]) -> Loaded:
+    """A table of texts."""
     pyarrow = _pyarrow()
     from pyarrow import csv
 
@@ -118,26 +155,22 @@ def _csv(file: Path, form: CsvFormat, wanted: Callable[..., Sequence[str]]) -> A
     check(size > 0, str(file), "an empty file", "a table: it needs a header and rows")
     check_memory(GROWTH * size, f"{file}: its rows")
 
+    faults: list[Any] = []
+
     def refuse(row: Any) -> str:
-        faults.append(f"{row.actual_columns} values, unlike the header with {row.expected_columns}")
-        places.append(row.number - 1)
+        faults.append(row)
         return "skip"
 
-    faults: list[str] = []
-    places: list[int] = []
     read = csv.ReadOptions(use_threads=False)  # only this mode counts the rows
     parse = csv.ParseOptions(
         delimiter=form.separator, newlines_in_values=True, invalid_row_handler=refuse
     )
     try:
         check_quotes(file, form.separator)
-        names = _chosen(file, _header(file, form.separator), wanted)
-        convert = csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pyarrow.string()),
-            include_columns=names,
-            strings_can_be_null=True,
-            null_values=list(form.missing),
-        )
+        header = _header(file, form.separator)
+        names = _chosen(file, header, wanted)
+        kinds = dict.fromkeys(names, pyarrow.string())
+        convert = csv.ConvertOptions(column_types=kinds, include_columns=names)
         table = csv.read_csv(file, read, parse, convert)
     except UnicodeDecodeError:  # near the header; for values, Arrow raises its own error
         raise UsageError(f"{file}: {NOT_UTF_8}") from None
@@ -148,8 +181,53 @@ def _csv(file: Path, form: CsvFormat, wanted: Callable[..., Sequence[str]]) -> A
         said = f"not a CSV file: {_without_values(error)}" if coded else NOT_UTF_8
         raise UsageError(f"{file}: {said}") from None
     if faults:
-        raise UsageError(f"{file}: row {places[0]} has {faults[0]}")
-    return table
+        raise UsageError(_uneven(file, form.separator, faults, alone=not table.num_rows))
+    table, gaps = _with_gaps(table, form.missing)
+    return Loaded(table, _unread(header, names), frozenset(), gaps)
+
+
+def _with_gaps(table: Any, missing: Sequence[str]) -> tuple[Any, dict[str, dict[str, int]]]:
+    """The table with gaps in place of texts that mean a missing value, and their number."""
+    from pyarrow import array, compute, scalar, string
+
+    words, gaps = array(missing, string()), {}
+    for place, name in enumerate(table.column_names):
+        column = table[name]
+        is_gap = compute.is_in(column, value_set=words)
+        counts = compute.value_counts(column.filter(is_gap)).to_pylist()
+        if counts:
+            gaps[name] = {each["values"]: each["counts"] for each in counts}
+            column = compute.if_else(is_gap, scalar(None, string()), column)
+            table = table.set_column(place, name, column)
+    return table, gaps
+
+
+def _uneven(file: Path, separator: str, faults: Sequence[Any], alone: bool) -> str:
+    """The message about rows whose number of values is not that of the header; `alone`: all."""
+    first = faults[0]
+    said = f"{first.actual_columns} values, unlike the header with {first.expected_columns}"
+    one_more = all(row.actual_columns == row.expected_columns + 1 for row in faults)
+    if first.text.lstrip().startswith("#"):
+        how = "it seems to be a comment: remove it"
+    elif one_more and alone and all(row.text.rstrip().endswith(separator) for row in faults):
+        how = f"all rows end in {separator!r}: end the header in it, too"
+    elif one_more and alone:
+        how = "all rows have one more, as names of rows: begin the header with a name for them"
+    else:
+        in_marks = f"put a value with {separator!r} in quotation marks"
+        how = misread(file, separator) or f"correct the row, or {in_marks}"
+    return f"{file}: row {first.number - 1} has {said}; {how}"
+
+
+def _unread(header: Sequence[str], names: Collection[str]) -> dict[str, str]:
+    """The columns that are not read; one without a name by its place."""
+    unnamed = {
+        f"column {place}": "left out (no name in the header)"
+        for place, name in enumerate(header, 1)
+        if not name.strip()
+    }
+    others = [name for name in header if name.strip() and not name.startswith(INDEX)]
+    return unnamed | {name: "left out" for name in others if name not in names}
 
 
 def _header(file: Path, separator: str) -> list[str]:
@@ -162,34 +240,50 @@ def _header(file: Path, separator: str) -> list[str]:
         return next((line for line in lines if line), [])
 
 
-def _parquet(file: Path, form: CsvFormat, wanted: Callable[..., Sequence[str]]) -> Any:  # noqa: ARG001
-    """An Arrow table with the types that the file defines."""
+def _parquet(file: Path, form: CsvFormat, wanted: Callable[..., Sequence[str]]) -> Loaded:  # noqa: ARG001
+    """A table with the types that the file defines."""
     pyarrow = _pyarrow()
     from pyarrow import parquet
 
     check_file(file)
     try:
         with parquet.ParquetFile(file) as opened:
-            names = _chosen(file, opened.schema_arrow.names, wanted)
+            schema = opened.schema_arrow
+            names = _chosen(file, schema.names, wanted)
+            described = schema.pandas_metadata or {}  # a range of numbers is a mapping
+            index = frozenset(
+                each for each in described.get("index_columns", ()) if isinstance(each, str)
+            )
             about = opened.metadata
             groups = [about.row_group(number) for number in range(about.num_row_groups)]
             needed = sum(group.total_byte_size for group in groups)
             check_memory(max(needed, 8 * about.num_rows * len(names)), f"{file}: its rows")
-            return opened.read(columns=list(names))
+            read = _categorical(opened.read(columns=list(names)), described)
+            return Loaded(read, _unread(schema.names, names), index, {})
     except UsageError:
         raise
     except (pyarrow.ArrowException, OSError) as error:
         raise UsageError(f"{file}: not a Parquet file: {_without_values(error)}") from None
 
 
+def _categorical(table: Any, described: Mapping[str, Any]) -> Any:
+    """The table with the columns as categories that were such in pandas, whatever their values."""
+    for column in described.get("columns", ()):
+        name = column.get("field_name")
+        if column.get("pandas_type") == "categorical" and name in table.column_names:
+            place = table.column_names.index(name)
+            table = table.set_column(place, name, table[name].dictionary_encode())
+    return table
+
+
 def _chosen(
     file: Path, header: Sequence[str], wanted: Callable[..., Sequence[str]]
 ) -> tuple[str, ...]:
-    """The wanted columns. An index that pandas wrote without a name is not a column."""
-    named = tuple(name for name in header if name and not name.startswith(INDEX))
+    """The wanted columns, of those that have a name; pandas writes an index without one."""
+    named = tuple(name for name in header if name.strip() and not name.startswith(INDEX))
     twice = [name for name, times in Counter(named).items() if times > 1]
     if twice:
-        raise UsageError(f"{file}: two columns have the name {twice[0]!r}")
+        raise UsageError(f"{file}: two columns have the name {twice[0]!r}; rename one of them")
     chosen = wanted(file, named)
     for name in chosen:
         if name not in named:
@@ -209,7 +303,12 @@ def _joined(columns: Sequence[Any], files: Sequence[Path], name: str) -> Any:
             said = f"of {kind}, unlike in {where}, where it is of {first}"
             raise UsageError(f"{file}: column {name!r} is {said}")
     series = _signed_alike([_series(column) for column in columns])
-    return series[0] if len(series) == 1 else pd.concat(series, ignore_index=True)
+    if len(series) == 1:
+        return series[0]
+    if any(str(each.dtype) == "category" for each in series):  # each with its own list of them
+        joined = pd.concat([each.astype("object") for each in series], ignore_index=True)
+        return joined.astype("category")
+    return pd.concat(series, ignore_index=True)
 
 
 def _signed_alike(series: list[Any]) -> list[Any]:

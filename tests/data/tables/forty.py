@@ -1,0 +1,320 @@
+"""Ordinary tables as people have them: the same rows in the habits of many programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+ROWS = 60
+
+AGE, WARDS = ("age",), ("ward is A", "ward is B", "ward is C")
+PLAIN = (*AGE, *WARDS)
+"""The features of the plain table."""
+
+
+def frame() -> Any:
+    """Three sites; the outcome depends on the age."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"site": np.resize(["north", "south", "west"], ROWS)})
+    table["age"] = rng.integers(20, 80, ROWS)
+    table["ward"] = rng.choice(["A", "B", "C"], ROWS)
+    table["outcome"] = np.where(table["age"] > 50, "stay", "home")
+    return table
+
+
+@dataclass(frozen=True)
+class Ordinary:
+    """A table, and what is expected: features, the plain rows' if none are given, or a refusal."""
+
+    write: Callable[[Any, Path], object]
+    features: tuple[str, ...] = PLAIN
+    refused: str = ""  # a regular expression: the message says what to write
+    warned: str = ""
+    ending: str = "csv"
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+def csv(**how: Any) -> Callable[[Any, Path], object]:
+    """Written by pandas, without an index unless it is asked for."""
+    return lambda table, file: table.to_csv(file, **{"index": False, **how})
+
+
+def changed(change: Callable[[Any], Any], **how: Any) -> Callable[[Any, Path], object]:
+    """Changed, then written by pandas."""
+    return lambda table, file: csv(**how)(change(table), file)
+
+
+def edited(edit: Callable[[str], str], **how: Any) -> Callable[[Any, Path], object]:
+    """Written by pandas, then edited as a text."""
+
+    def write(table: Any, file: Path) -> None:
+        file.write_text(edit(table.to_csv(None, **{"index": False, **how})), encoding="utf-8")
+
+    return write
+
+
+def parquet(change: Callable[[Any], Any]) -> Callable[[Any, Path], object]:
+    """Changed, then written as Parquet."""
+    return lambda table, file: change(table).to_parquet(file)
+
+
+def lines(edit: Callable[[int, str], str]) -> Callable[[Any, Path], object]:
+    """Each line is edited by its number; the header has number 0."""
+    return edited(lambda text: "".join(edit(*each) for each in enumerate(text.splitlines(True))))
+
+
+def folder(table: Any, file: Path) -> None:
+    """A file for each client, with the index that pandas writes."""
+    file.mkdir()
+    for site, rows in table.groupby("site"):
+        rows.drop(columns="site").reset_index(drop=True).to_csv(file / f"{site}.csv")
+
+
+def with_gaps(word: str) -> Callable[[Any, Path], object]:
+    """Every seventh age is missing, written as this word."""
+    return changed(lambda t: t.assign(age=t["age"].astype(object).where(t.index % 7 > 0, word)))
+
+
+GAPS = (*AGE, "age is missing", *WARDS)
+
+ORDINARY: dict[str, Ordinary] = {
+    "plain": Ordinary(csv()),
+    # Indexes
+    "pandas: to_csv with its index": Ordinary(csv(index=True)),
+    "pandas: an index read and written again": Ordinary(
+        changed(lambda t: t.reset_index(names="Unnamed: 0"), index=True)
+    ),
+    "pandas: reset_index": Ordinary(changed(lambda t: t.reset_index())),
+    "pandas: reset_index of rows that were drawn": Ordinary(
+        changed(lambda t: t.set_index(pd.Index(np.arange(ROWS) * 3 % 61)).reset_index())
+    ),
+    "pandas: tables of sites joined, with their indexes": Ordinary(
+        changed(
+            lambda t: pd.concat(
+                [r.reset_index(drop=True) for _, r in t.groupby("site")]
+            ).reset_index(names="Unnamed: 0")
+        )
+    ),
+    "pandas: levels of a grouped table": Ordinary(
+        changed(lambda t: t.assign(level_0=np.arange(ROWS), level_1=np.arange(ROWS)))
+    ),
+    "R: write.csv with numbers of rows": Ordinary(
+        edited(lambda text: text.replace('"",', '"",', 1), index=True, quoting=2)
+    ),
+    "R: the same read and written again": Ordinary(
+        changed(lambda t: t.assign(X=np.arange(1, ROWS + 1))[["X", *t.columns]])
+    ),
+    "R: names of rows": Ordinary(
+        changed(lambda t: t.assign(X=[f"patient {n}" for n in range(ROWS)]))
+    ),
+    "R: write.table, whose header lacks the names of rows": Ordinary(
+        edited(lambda text: text.removeprefix(","), index=True),
+        refused="row 1 has 5 values, unlike the header with 4; .* begin the header with a name",
+    ),
+    "Parquet with a named index": Ordinary(
+        parquet(lambda t: t.assign(patient=range(9, ROWS + 9)).set_index("patient")),
+        ending="parquet",
+    ),
+    "Parquet with an index without a name": Ordinary(
+        parquet(lambda t: t.sample(frac=1, random_state=0).sort_index(key=lambda i: i)),
+        ending="parquet",
+    ),
+    "one file for each client, with indexes": Ordinary(
+        folder, ending="d", settings={"client": None}
+    ),
+    # Doubtful columns, which are used
+    "a random identifier": Ordinary(
+        changed(lambda t: t.assign(id=np.random.default_rng(1).permutation(10**6)[:ROWS])),
+        features=("age", "id", *WARDS),
+        warned="column 'id' has another whole number in every row",
+    ),
+    "a constant": Ordinary(
+        changed(lambda t: t.assign(country="NL", year=2024)),
+        features=("age", "year", *WARDS, "country is NL"),
+        warned="columns 'year', 'country' have only one value",
+    ),
+    "names of people": Ordinary(
+        changed(lambda t: t.assign(name=[f"P{n:03}" for n in range(ROWS)])),
+        features=(*PLAIN, *(f"name is P{n:03}" for n in range(ROWS))),
+        warned="column 'name' has another text in almost every row",
+        settings={"test_fraction": 0.0},
+    ),
+    # Gaps
+    "empty values": Ordinary(with_gaps(""), features=GAPS),
+    "R's NA": Ordinary(with_gaps("NA"), features=GAPS),
+    "NaN": Ordinary(with_gaps("NaN"), features=GAPS),
+    "NULL of a data base": Ordinary(with_gaps("NULL"), features=GAPS),
+    "<NA> of pandas as a text": Ordinary(with_gaps("<NA>"), features=GAPS),
+    "#N/A of Excel": Ordinary(with_gaps("#N/A"), features=GAPS),
+    "a question mark": Ordinary(
+        with_gaps("?"),
+        refused=r"row 1, column 'age': .* if '\?' stands .* write missing = \[.*\"\?\"\]",
+    ),
+    "an empty column": Ordinary(changed(lambda t: t.assign(remarks=np.nan))),
+    "a class None": Ordinary(
+        changed(lambda t: t.assign(outcome=t["outcome"].replace("home", "None"))),
+        refused=r"'None' in \d+ rows is read as missing; .* class, write missing = \[\"\"\]",
+    ),
+    "a site NA": Ordinary(
+        changed(lambda t: t.assign(site=t["site"].replace("north", "NA"))),
+        refused=r"row 1, column 'site': names no client: 'NA' in 20 rows .* missing = \[\"\"\]",
+    ),
+    # Separators, quotation marks, lines
+    "semicolons": Ordinary(csv(sep=";"), refused='by semicolons: write separator = ";"'),
+    "semicolons, as said": Ordinary(csv(sep=";"), settings={"separator": ";"}),
+    "tabs": Ordinary(csv(sep="\t"), refused=r'by tabs: write separator = "\\t"'),
+    "a byte order mark of Excel": Ordinary(csv(encoding="utf-8-sig")),
+    "UTF-16 of Excel": Ordinary(csv(encoding="utf-16"), refused="save it again .* 'CSV UTF-8'"),
+    "sep=; of Excel": Ordinary(
+        edited(lambda text: "sep=;\n" + text, sep=";"),
+        refused='write separator = ";" .* remove the line above',
+    ),
+    "everything in quotation marks": Ordinary(csv(quoting=1)),
+    "Windows' ends of lines": Ordinary(csv(lineterminator="\r\n")),
+    "a separator behind each line": Ordinary(
+        lines(lambda _, line: line.replace("\n", ",\n")),
+    ),
+    "a separator behind each row, but not the header": Ordinary(
+        lines(lambda n, line: line.replace("\n", ",\n") if n else line),
+        refused="row 1 has 5 values, .* end the header in it, too",
+    ),
+    "a title above the header": Ordinary(
+        edited(lambda text: "Visits of 2024,,,\n,,,\n" + text),
+        refused="the names of columns seem to be 'site', 'age', 'ward', ...: remove the 2 lines",
+    ),
+    "a comment above the header": Ordinary(
+        edited(lambda text: "# exported on 2024-02-01\n" + text),
+        refused="the names of columns seem to be 'site', .* remove the line above",
+    ),
+    "a comment among the rows": Ordinary(
+        lines(lambda n, line: "# the second day\n" + line if n == 9 else line),
+        refused="row 9 has 1 values, .* seems to be a comment: remove it",
+    ),
+    "a comma within a text without quotation marks": Ordinary(
+        lines(lambda _, line: line.replace(",A,", ",A, east,")),
+        refused="has 5 values, .* put a value with ',' in quotation marks",
+    ),
+    "a row of sums below": Ordinary(
+        edited(lambda text: text + "Total,3000,,\n"),
+        refused="row 61, column 'outcome': is missing; drop_unlabelled = true leaves out 1 of 61",
+    ),
+    # Numbers, dates, bools, categories
+    "decimal commas": Ordinary(
+        changed(lambda t: t.assign(age=t["age"] + 0.5), sep=";", decimal=","),
+        refused="column 'age' seems to hold numbers such as 0,5 .* write them as 0.5",
+        settings={"separator": ";"},
+    ),
+    "thousands": Ordinary(
+        changed(lambda t: t.assign(age=[f"{1000 * age:,}" for age in t["age"]])),
+        refused="column 'age' seems to hold numbers such as 0,5 or 1,250",
+    ),
+    "thousands in some rows": Ordinary(
+        changed(lambda t: t.assign(age=[f"{30 * age:,}" if age > 60 else age for age in t["age"]])),
+        refused=r"column 'age': is a text, .*, as 1,250 is: write it without the comma",
+    ),
+    "per cent": Ordinary(
+        changed(lambda t: t.assign(age=[f"{age}%" for age in t["age"]])),
+        refused="column 'age' seems to hold numbers with signs such as 5% .* write them as 5",
+    ),
+    "amounts of money": Ordinary(
+        changed(lambda t: t.assign(age=[f"${age}.00" for age in t["age"]])),
+        refused="column 'age' seems to hold numbers with signs",
+    ),
+    "dates": Ordinary(
+        changed(lambda t: t.assign(day=pd.date_range("2024-01-01", periods=ROWS))),
+        features=("age", "day", *WARDS),
+    ),
+    "dates with slashes, year first": Ordinary(
+        changed(
+            lambda t: t.assign(day=pd.date_range("2024-01-01", periods=ROWS).strftime("%Y/%m/%d"))
+        ),
+        features=("age", "day", *WARDS),
+    ),
+    "American dates": Ordinary(
+        changed(
+            lambda t: t.assign(day=pd.date_range("2024-01-01", periods=ROWS).strftime("%m/%d/%Y"))
+        ),
+        refused="column 'day' seems to hold dates such as 31.1.2013: write them as 2013-01-31",
+    ),
+    "dates with names of months": Ordinary(
+        changed(
+            lambda t: t.assign(day=pd.date_range("2024-01-01", periods=ROWS).strftime("%d-%b-%Y"))
+        ),
+        refused="column 'day' seems to hold dates such as",
+    ),
+    "times of the day": Ordinary(
+        changed(lambda t: t.assign(at=[f"{n % 24}:{n % 60:02}" for n in range(ROWS)])),
+        refused="column 'at' seems to hold times such as 12:30",
+    ),
+    "moments with a time zone in Parquet": Ordinary(
+        parquet(lambda t: t.assign(day=pd.date_range("2024-01-01", periods=ROWS, tz="UTC"))),
+        features=("age", "day", *WARDS),
+        ending="parquet",
+    ),
+    "R's TRUE and FALSE": Ordinary(
+        changed(lambda t: t.assign(old=np.where(t["age"] > 40, "TRUE", "FALSE"))),
+        features=("age", "old", *WARDS),
+    ),
+    "bools of Parquet with gaps": Ordinary(
+        parquet(lambda t: t.assign(old=(t["age"] > 40).astype("boolean").where(t["age"] > 25))),
+        features=("age", "old", "old is missing", *WARDS),
+        ending="parquet",
+    ),
+    "categories of Parquet": Ordinary(
+        parquet(lambda t: t.astype({"ward": "category", "site": "category"})), ending="parquet"
+    ),
+    "numbers that are categories in Parquet": Ordinary(
+        parquet(
+            lambda t: t.assign(ward=t["ward"].map({"A": 1, "B": 2, "C": 3}).astype("category"))
+        ),
+        features=("age", "ward is 1", "ward is 2", "ward is 3"),
+        ending="parquet",
+    ),
+    "a word among numbers": Ordinary(
+        changed(lambda t: t.assign(age=t["age"].astype(object).where(t.index != 8, "about 40"))),
+        refused="row 9, column 'age': is a text, but most of this column are numbers; correct it",
+    ),
+    # Headers
+    "a name twice": Ordinary(
+        edited(lambda text: text.replace("ward", "age", 1)),
+        refused="two columns have the name 'age'; rename one",
+    ),
+    "names in other scripts": Ordinary(
+        changed(lambda t: t.rename(columns={"age": "âge (années)", "ward": "病房"})),
+        features=("âge (années)", "病房 is A", "病房 is B", "病房 is C"),
+    ),
+    "blanks behind the commas of the header": Ordinary(
+        edited(lambda text: text.replace("site,age,ward,outcome", "site, age, ward, outcome", 1)),
+        refused="lacks the column 'outcome', did you mean ' outcome'.* 'scenario.target=\" outc",
+    ),
+    "no header": Ordinary(
+        csv(header=False),
+        refused="lacks the column 'site'; .*; columns: 'north', '71'",
+    ),
+    # Wide tables
+    "hundreds of pixels": Ordinary(
+        changed(
+            lambda t: t[["site", "outcome"]].join(
+                pd.DataFrame(
+                    np.random.default_rng(2).integers(0, 9, (ROWS, 200)),
+                    columns=[f"pixel{n}" for n in range(200)],
+                )
+            )
+        ),
+        features=tuple(f"pixel{n}" for n in range(200)),
+    ),
+    "a column for each client": Ordinary(
+        changed(lambda t: t.pivot_table(index="ward", columns="site", values="age").reset_index()),
+        refused="which column says which client .* must first be brought below one another",
+        settings={"client": None},
+    ),
+    "a row for each client": Ordinary(
+        changed(lambda t: t.assign(site=[f"P{n}" for n in range(ROWS)])),
+        warned="60 of 60 clients have a single row",
+    ),
+}
