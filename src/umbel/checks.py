@@ -57,6 +57,10 @@ class WorkersDiedError(QuorumError):
     """Raised if the processes that work for some clients were killed again and again."""
 
 
+class ClusterLostError(WorkersDiedError):
+    """Raised if the Ray cluster that worked for the clients went down."""
+
+
 class DivergedError(QuorumError):
     """Raised if too few replies are usable because training diverged: change the settings."""
 

@@ -26,7 +26,8 @@ from tests.engines.test_equality import WORKS, request
 from tests.engines.test_workers import assert_identical
 from tests.frozen import HalfBackbone
 from tests.shell import Shell
-from umbel.checks import WorkersDiedError
+from umbel.checks import ClusterLostError, WorkersDiedError
+from umbel.cli.advancing import resumable
 from umbel.client.batches import Shard
 from umbel.client.net import Net
 from umbel.client.work import Evaluation, LocalTraining, Promise, Work
@@ -555,11 +556,14 @@ def test_too_long_a_path_for_rays_sockets_says_what_to_set(
 
 
 @pytest.mark.parametrize("found", [True, False])
-def test_a_cluster_that_refuses_is_said(found: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [ConnectionError, Exception])  # Ray raises both
+def test_a_cluster_that_refuses_is_said(
+    kind: type[Exception], found: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
 
     def init(**_: object) -> None:
-        raise ConnectionError("Could not find any running Ray instance.\nMore lines")
+        raise kind("Could not find any running Ray instance.\nMore lines")
 
     monkeypatch.setattr(ray, "init", init)
     with socket.create_server(("127.0.0.1", 0)) as opened:
@@ -582,3 +586,18 @@ def test_a_machine_of_another_release_is_told_of_once(caplog: pytest.LogCaptureF
         f"server-b of the Ray cluster has umbel 0.0.9 (here {here['umbel']}) and {torch_here}"
     )
     assert expected in said
+
+
+def test_a_cluster_that_goes_down_is_one_line_with_the_way_on() -> None:
+    engine = made_by_hand([ray_parts.Member(machine="a")])
+    with socket.create_server(("127.0.0.1", 0)) as opened:
+        engine.servers = {"the head of the cluster": opened.getsockname()}
+        engine._check_there()
+    with pytest.raises(ClusterLostError, match=r"^the Ray cluster is lost: the head .* has ended$"):
+        engine._check_there()
+    lost = ray.exceptions.RayError("its machine is gone")
+    with pytest.raises(ClusterLostError):
+        engine._lose(engine.members[0], None, [], request(LocalTraining(), mlp(), [0]), lost)
+    said = r"is lost; start Ray again if you had started it, and go on with: umbel resume runs/x$"
+    with pytest.raises(ClusterLostError, match=said), resumable("umbel resume runs/x"):
+        raise ClusterLostError("the Ray cluster is lost")

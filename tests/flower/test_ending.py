@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import httpx
 import pytest
 from flwr.supercore.exit.exit_handler import trigger_exit_handlers
@@ -26,22 +28,25 @@ def status(code: int) -> httpx.HTTPStatusError:
 def test_the_reason_is_said_again_when_flower_ends_the_process(
     error: Exception, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(type(error)) as raised, said_last():
+    def fail() -> NoReturn:
         raise error
+
+    with pytest.raises(type(error)) as raised:
+        said_last(fail)
     assert raised.value is error
+    told = [frame.name for frame in raised.traceback]
+    assert ("fail" in told) == (not isinstance(error, UsageError))  # where it was is for no user
     assert not caplog.messages
     trigger_exit_handlers(run_before_force_exit=False)
     assert caplog.messages == [f"umbel: {said}"]
 
 
 def test_a_process_that_flower_ends_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    with said_last():
-        trigger_exit_handlers(run_before_force_exit=False)
+    said_last(lambda: trigger_exit_handlers(run_before_force_exit=False))
     assert caplog.messages == [f"umbel: {ENDED}"]
 
 
 def test_a_run_that_ends_well_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    with said_last():
-        pass
+    said_last(lambda: None)
     trigger_exit_handlers(run_before_force_exit=False)
     assert not caplog.messages

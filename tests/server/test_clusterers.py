@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -53,7 +54,7 @@ def test_noise_joins_the_nearest_cluster_or_is_kept_apart(method: DBSCAN | HDBSC
     assert joined[9] == joined[3]
     assert joined[10] == joined[6]
     apart = type(method)(noise="apart")
-    labels = settled(torch.tensor([0, -1, 0, -1]), torch.zeros(4, 4), apart.noise)
+    labels = settled(torch.tensor([0, -1, 0, -1]), DISTANCE[:4, :4], apart.noise)
     assert labels.tolist() == [0, 1, 0, 2]
     assert settled(torch.tensor([-1, -1]), torch.zeros(2, 2), "join").tolist() == [0, 0]
 
@@ -126,3 +127,25 @@ def test_labels_of_another_form_are_refused_by_the_clusterers_name(labels: Any, 
 def test_clusters_are_numbered_in_order_whatever_numbers_a_clusterer_gives() -> None:
     labels = clusters_by(Returning(torch.tensor([2, 0, 2])), torch.zeros(3, 3), 0)
     assert labels.tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_clients_at_no_distance_are_in_one_cluster(seed: int) -> None:
+    """Whatever the number of clusters, and although rounding puts them a little apart."""
+    rng = np.random.default_rng(seed)
+    points = rng.integers(0, 4, (rng.integers(3, 14), rng.integers(1, 3))).astype(float)
+    points[:2] = [[0], [3]]
+    rows = torch.from_numpy(points + 1e-9 * rng.standard_normal(points.shape))
+    number = min(len(rows), 5)
+    for method in (
+        KMedoids(number),
+        Agglomerative(num_clusters=number),
+        Agglomerative("complete", num_clusters=number),
+        DBSCAN(0.5, 3, noise="apart"),
+        DBSCAN(0.5, 3),
+        HDBSCAN(3, noise="apart"),
+        HDBSCAN(3),
+    ):
+        found = clusters_by(method, distances(rows, rows, "l2"), seed).tolist()
+        of_each = dict(zip(map(tuple, points.tolist()), found, strict=True))
+        assert [of_each[tuple(point)] for point in points.tolist()] == found

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 from itertools import permutations
-from typing import Literal
+from typing import Literal, get_args
 
+import kmedoids
 import numpy as np
 import pytest
 import torch
@@ -17,6 +18,7 @@ from sklearn.metrics import adjusted_rand_score
 from umbel.checks import UsageError
 from umbel.server.clustering import (
     SAMPLE,
+    Metric,
     agglomerate,
     cosine_similarity,
     distances,
@@ -309,9 +311,40 @@ def test_equal_rows_are_in_one_cluster_however_many_clusters_are_asked_for(kinds
     rows = random(kinds, 50).float().repeat(5, 1)
     truth = list(range(kinds)) * 5
     assert spectral(rows, 3, seed=0).tolist() == truth
+    for metric in get_args(Metric):
+        distance = distances(rows, rows, metric)
+        for labels in (
+            k_medoids(distance, 3, seed=0),
+            agglomerate(distance, "average", 3),
+            agglomerate(distance, "ward", 3),
+        ):
+            assert labels.tolist() == truth
     noisy = rows.double() * (1 + 1e-15 * random(len(rows), 50))
     assert k_means(noisy, 3, seed=0).tolist() == truth
     assert projection_by(inner_products(rows), 3)[:, kinds:].abs().max() == 0
+
+
+def test_equal_rows_stay_together_where_two_clusters_are_equally_near() -> None:
+    middle = torch.zeros(20, 1, dtype=torch.double)
+    rows = torch.cat([torch.tensor([[-1.0]]), middle, torch.tensor([[1.0]])])
+    for seed in range(5):
+        noisy = rows + 1e-12 * torch.randn(rows.shape, generator=torch.manual_seed(seed)).double()
+        for labels in (k_means(noisy, 2, seed), k_medoids(apart(noisy), 2, seed)):
+            assert len(set(labels[1:-1].tolist())) == 1
+
+
+def test_k_medoids_loses_no_more_than_the_package_it_took_the_place_of() -> None:
+    rng = np.random.default_rng(0)
+    for number in range(200):
+        size = int(rng.integers(4, 60))
+        count = int(rng.integers(1, min(9, size)))
+        points = rng.normal(size=(size, 3)) + 4 * (number % 2) * rng.integers(0, 4, (size, 1))
+        matrix = cdist(points, points) if number % 3 else rng.random((size, size))
+        matrix = np.triu(matrix, 1) + np.triu(matrix, 1).T
+        theirs = min(kmedoids.fasterpam(matrix, count, random_state=s).loss for s in range(10))
+        labels = k_medoids(torch.from_numpy(matrix), count, seed=number).numpy()
+        within = [matrix[np.ix_(labels == k, labels == k)] for k in range(count)]
+        assert sum(block.sum(1).min() for block in within) <= theirs * (1 + 1e-9)
 
 
 def test_small_differences_beside_large_values_are_no_rounding_errors() -> None:

@@ -26,9 +26,12 @@ def test_as_many_are_considered_as_are_allowed() -> None:
     assert found == [1, 2, 3]
 
 
-def test_two_rows_are_one_cluster_and_equal_ones_have_no_silhouette() -> None:
+def test_two_rows_are_one_cluster_and_equal_ones_are_one_too() -> None:
     assert best_by_silhouette(apart(0, 5), "average", 8)[0].tolist() == [0, 0]
     assert best_by_silhouette(apart(0), "average", 8)[0].tolist() == [0]
     labels, score = best_by_silhouette(apart(3, 3, 3, 3), "average", 8)
-    assert set(labels.tolist()) == {0, 1}
+    assert labels.tolist() == [0, 0, 0, 0]
     assert score == 0
+    labels, score = best_by_silhouette(apart(3, 3, 5, 3, 5), "average", 8)
+    assert labels.tolist() == [0, 0, 1, 0, 1]
+    assert score == 1

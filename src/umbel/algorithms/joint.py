@@ -33,6 +33,7 @@ class JointState(State):
     some_empty: bool  # whether some cluster was empty after the last round
     scores: Tensor  # (M, K) scores of all models when the client was last asked, NaN before
     idle: Tensor  # (K,) int64: number of answers since a client was last in the cluster
+    pinned: Tensor  # (K,) int64: the client that stays in each cluster; (0,) if none does
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,15 @@ class Joint(Algorithm[JointState]):
 
     Lin et al. 2024. A client chooses the k that maximises lambda S_k - (1 - lambda) L_k (eq. 4),
     computed on one mini-batch. The first identities are random; a client never asked keeps its
-    first one. After a round with an empty cluster, K random clients are assigned one cluster each
-    (II-C). If the cohort is not all clients, only empty clusters are assigned, and the other
-    clients choose. A cluster is empty if it is no client's last identity, or if there were as many
-    answers as the federation has clients since a client was last in it: identities of clients that
-    are not asked get out of date.
+    first one. `repair` says how each cluster has a client in every round (II-C): K random clients,
+    one for each cluster, keep it for the whole run ("pinned"). They need not be of one group, so
+    that each may be in a cluster that is not the best for it. With "when-empty", K random clients
+    are assigned one cluster each after a round with an empty cluster, for one round only.
+
+    If the cohort is not all clients, a pinned client may be absent. Only empty clusters are then
+    assigned, by both options, and the other clients choose. A cluster is empty if it is no client's
+    last identity, or if there were as many answers as the federation has clients since a client was
+    last in it: identities of clients that are not asked get out of date.
 
     `sign` settles an ambiguity of eq. 2, which calls a model's last change "the average gradient",
     although it is -lr times that gradient: "descent" compares the change with the client's own step
@@ -66,8 +71,8 @@ class Joint(Algorithm[JointState]):
     sign: Literal["descent", "literal"] = "descent"
     #: whether L and g are means or sums over a mini-batch
     reduction: Literal["mean", "sum"] = "mean"
-    #: when clients are assigned to empty clusters
-    repair: Literal["when-empty", "always", "never"] = "when-empty"
+    #: how clusters are kept from being empty: K clients stay, or are assigned anew
+    repair: Literal["pinned", "when-empty", "always", "never"] = "pinned"
     #: how updates are averaged (eq. 7)
     averaging: Averaging = field(default_factory=lambda: Averaging("equal"))
 
@@ -82,17 +87,22 @@ class Joint(Algorithm[JointState]):
     def init(self, setup: Setup) -> JointState:
         check_num_clusters(self.num_clusters, setup)
         models = setup.new_models(self.num_clusters, self.averaging.shared)
-        identities = np.random.default_rng(setup.seed).integers(
-            0, self.num_clusters, setup.num_clients
-        )
+        rng = np.random.default_rng(setup.seed)
+        identities = torch.from_numpy(rng.integers(0, self.num_clusters, setup.num_clients))
+        pinned = torch.zeros(0, dtype=torch.long)
+        if self.repair == "pinned":
+            drawn = rng.choice(setup.num_clients, self.num_clusters, replace=False)
+            pinned = torch.from_numpy(drawn)
+            identities[pinned] = torch.arange(self.num_clusters)
         unknown = torch.full((1, self.num_clusters), torch.nan).double()
         return JointState(
             models,
-            torch.from_numpy(identities),
+            identities,
             torch.zeros_like(models),
             some_empty=False,
             scores=opinions(unknown, setup.num_clients),
             idle=torch.zeros(self.num_clusters, dtype=torch.long),
+            pinned=pinned,
         )
 
     def round(self, state: JointState, ctx: Context) -> Flow[JointState]:
@@ -116,6 +126,7 @@ class Joint(Algorithm[JointState]):
             some_empty=len(_empty(labels, idle)) > 0,
             scores=state.scores.index_copy(0, trained.clients, trained.scores.double()),
             idle=idle,
+            pinned=state.pinned,
         )
 
     def assign(self, state: JointState, ctx: Context) -> Flow[Assigned]:
@@ -135,14 +146,19 @@ class Joint(Algorithm[JointState]):
         if ctx.round == 0:
             return state.labels[ctx.cohort]
         given = torch.full_like(ctx.cohort, -1)
-        if self.repair == "always" or (self.repair == "when-empty" and state.some_empty):
+        at_hand = ctx.cohort[:, None] == state.pinned  # (N, K), or (N, 0)
+        given = torch.where(at_hand.any(1), state.labels[ctx.cohort], given)
+        free = torch.nonzero(given < 0)[:, 0].numpy()
+        whole = len(given) == ctx.num_clients
+        sometimes = self.repair in ("pinned", "when-empty") and state.some_empty
+        if self.repair == "always" or sometimes:
             rng = np.random.default_rng(ctx.clustering_seed)
             clusters = torch.arange(self.num_clusters)
-            if self.repair == "when-empty" and len(given) < ctx.num_clients:
+            if self.repair == "pinned" or (self.repair == "when-empty" and not whole):
                 clusters = _empty(state.labels, state.idle)
-            if len(given) < len(clusters):
-                clusters = clusters[torch.from_numpy(rng.permutation(len(clusters)))[: len(given)]]
-            chosen = torch.from_numpy(rng.choice(len(given), len(clusters), replace=False))
+            if len(free) < len(clusters):
+                clusters = clusters[torch.from_numpy(rng.permutation(len(clusters)))[: len(free)]]
+            chosen = torch.from_numpy(rng.choice(free, len(clusters), replace=False))
             given[chosen] = clusters
         return given
 

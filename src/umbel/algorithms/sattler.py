@@ -193,10 +193,10 @@ class Sattler(Algorithm[SattlerState]):
         """(n,) bool: the clients of the new cluster; none if the halves are not far apart."""
         similarity = cosine_similarity(directions)
         halves = agglomerate(1 - similarity, self.linkage, num_clusters=2)
-        size = torch.bincount(halves)
+        size = torch.bincount(halves, minlength=2)  # clients of one direction are not cut apart
         stays = halves[0] if size[0] == size[1] else size.argmax()
         leaving = halves != stays
-        if self.gamma_max is None:
+        if self.gamma_max is None or not leaving.any():
             return leaving
         cross = similarity[leaving][:, ~leaving].max()
         gap = ((1 - cross) / 2).clamp(min=0).sqrt()

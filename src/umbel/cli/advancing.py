@@ -10,6 +10,7 @@ from typing import Literal
 import click
 
 from umbel.checks import (
+    ClusterLostError,
     DivergedError,
     InUseError,
     QuorumError,
@@ -102,6 +103,8 @@ def _advised(error: QuorumError, command: str, folders: Sequence[RunFolder]) -> 
     if isinstance(error, DivergedError):
         other = "run it again with another --set algorithm.local.lr=..."
         how = f"{other} and, if rounds were done, another name"
+    elif isinstance(error, ClusterLostError):
+        how = f"start Ray again if you had started it, and go on with: {command}"
     elif isinstance(error, WorkersDiedError):
         one = len(folders) == 1
         alone = to_paste("resume", folders[0].path, "--workers", 1) if one else command

@@ -17,13 +17,13 @@ import torch
 from ray.exceptions import RayError, RayTaskError
 from torch import Tensor
 
-from umbel.checks import WorkersDiedError, check, first_line
+from umbel.checks import ClusterLostError, WorkersDiedError, check, first_line
 from umbel.data.federation import Federation
 from umbel.engines.alignment import tensor_of
 from umbel.engines.columns import Columns
 from umbel.engines.ray_actor import Failed, Place, Recipe, Sent, Slice
 from umbel.engines.ray_parts import STARTS, Member, Origin, Task, never_start, placed, why_nobody
-from umbel.engines.ray_session import connect, lenders, new_actor, session
+from umbel.engines.ray_session import connect, is_there, lenders, new_actor, servers, session
 from umbel.engines.sequential import Sequential
 from umbel.engines.vectorised import Vectorised
 from umbel.flow import Replies, Request
@@ -43,6 +43,9 @@ WARN_SECONDS = 30.0
 
 AGAIN_SECONDS = 1.0
 """How often an actor that can't be started is tried."""
+
+LOST = "the Ray cluster is lost"
+"""Beginning of the error where not only an actor is gone."""
 
 MOST = 10_000
 """Actors of one run."""
@@ -70,6 +73,8 @@ class RayCluster:
     recipe: Any  # where Ray has it, for as long as actors may be started again
     origin: Origin
     session: tuple[str, str] | None  # of Ray's, in which all this is known; None: in none
+    # where Ray's processes listen without which it ends this one
+    servers: dict[str, tuple[str, int]] = field(default_factory=dict)
     requests: int = 0
     heard_of: set[str] = field(default_factory=set)  # machines whose versions are known
     turn: Any = field(default_factory=threading.Lock)  # held during a request
@@ -121,14 +126,28 @@ class RayCluster:
         parts = [range(a, b) for a, b in pairwise(cuts.tolist())]
         slices = [(part, ray.put(Slice.of(engine.storage, part))) for part in parts]
         origin = Origin(federation, address, workers)
-        return cls(engine, members, slices, homes, recipe, origin, session())
+        return cls(engine, members, slices, homes, recipe, origin, session(), servers())
 
     def send(self, request: Request) -> Replies:
         """As `Engine.send`; actors stay for the next request, unless others want their cores."""
         with self.turn:
             if not ray.is_initialized() or session() != self.session:
                 self._join_again()
-            return self._send(request)
+            try:
+                self._check_there()
+                return self._send(request)
+            except RayError as error:
+                raise ClusterLostError(f"{LOST} ({first_line(error)})") from None
+            except ConnectionError as error:
+                if "ray" not in str(error).lower():
+                    raise
+                raise ClusterLostError(f"{LOST} ({first_line(error)})") from None
+
+    def _check_there(self) -> None:
+        """Raise `ClusterLostError` if Ray goes down here, before it ends this process."""
+        for name, place in self.servers.items():
+            if not is_there(place):
+                raise ClusterLostError(f"{LOST}: {name} has ended")
 
     def _join_again(self) -> None:
         """Join the present cluster: Ray was shut down in the meantime, or this is a copy."""
@@ -136,7 +155,7 @@ class RayCluster:
         new = RayCluster.join(self.engine, origin.federation, origin.address, origin.workers)
         JOINED.discard(new)
         self.members, self.slices, self.homes = new.members, new.slices, new.homes
-        self.recipe, self.session = new.recipe, new.session
+        self.recipe, self.session, self.servers = new.recipe, new.session, new.servers
 
     def _send(self, request: Request) -> Replies:
         columns = Columns(request)
@@ -156,6 +175,8 @@ class RayCluster:
             ready = ray.wait(list(busy), timeout=AGAIN_SECONDS)[0] if busy else []
             if not busy:
                 time.sleep(AGAIN_SECONDS)
+            if not ready:
+                self._check_there()
             nobody = not any(member.machine for member in self.members)
             if nobody and not ready:
                 _rest_of_others(self)
@@ -261,6 +282,7 @@ class RayCluster:
 
         The slices of machines that are gone are sent to others.
         """
+        self._check_there()
         self.homes = placed(self.homes, lenders())
         member.again = time.monotonic() + AGAIN_SECONDS
         said = first_line(error)

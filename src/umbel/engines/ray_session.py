@@ -43,7 +43,7 @@ def connect(address: str) -> None:
     try:
         with roaming():
             ray.init(address=address or "local", include_dashboard=False, **quiet)
-    except (OSError, RuntimeError, ValueError) as error:
+    except Exception as error:  # a bare one if a busy machine starts Ray too slowly
         said = first_line(error)
         hint = "" if address in ("", "auto") else f"; {TOKEN}"
         hint += f"; {SHORTER}" if "AF_UNIX" in said else ""
@@ -60,6 +60,31 @@ def session() -> tuple[str, str]:
     """What tells this process's membership of a cluster from one before `ray.shutdown()`."""
     context = ray.get_runtime_context()
     return context.get_node_id(), context.get_job_id()
+
+
+def servers() -> dict[str, tuple[str, int]]:
+    """Where Ray's processes listen without which it ends this one; none for a client elsewhere."""
+    if ADDRESSES.get(session(), "").startswith("ray://"):
+        return {}
+    own, _ = session()
+    host, _, port = str(ray.get_runtime_context().gcs_address).rpartition(":")
+    found = {"the head of the cluster": (host, int(port))}
+    for node in ray.nodes():
+        if node["NodeID"] == own:
+            place = str(node["NodeManagerAddress"]), int(node["NodeManagerPort"])
+            found["its process on this machine (the raylet)"] = place
+    return found
+
+
+def is_there(place: tuple[str, int]) -> bool:
+    """Whether a process still listens there, as far as this one can know."""
+    try:
+        socket.create_connection(place, KNOCK_SECONDS).close()
+    except ConnectionRefusedError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _check_joined(address: str) -> None:

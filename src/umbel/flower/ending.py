@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import httpx
 
@@ -23,9 +22,8 @@ KNOWN = (UsageError, QuorumError, OSError, MemoryError)
 """Errors whose message is for users, who need not see where they were raised."""
 
 
-@contextmanager
-def said_last() -> Iterator[None]:
-    """Log the reason for an end once more after all that Flower writes about it.
+def said_last(work: Callable[[], object]) -> None:
+    """Do the work, and log the reason for an end once more after all that Flower writes about it.
 
     Flower logs where an error was raised, and an exit code, below umbel's sentence, and nothing if
     it ends the process itself.
@@ -33,7 +31,7 @@ def said_last() -> Iterator[None]:
     why: list[str] = [ENDED]
     _before_exit(lambda: log.error("umbel: %s", why[0]) if why else None)
     try:
-        yield
+        work()
     except Exception as error:
         why[:] = [_reason(error)]
         if not isinstance(error, KNOWN):

@@ -95,8 +95,7 @@ def server_app(experiment: Path | str) -> ServerApp:
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         _show_in_the_log_of_the_run()
-        with said_last():
-            serve(grid, read(Path(experiment)), Settings.of(context.run_config))
+        said_last(lambda: serve(grid, read(Path(experiment)), Settings.of(context.run_config)))
 
     return app
 

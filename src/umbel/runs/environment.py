@@ -14,7 +14,7 @@ from umbel.client.ways import Precision
 from umbel.engines.precision import bf16_units
 from umbel.version import versions
 
-PACKAGES = ("numpy", "scipy", "scikit-learn", "kmedoids", "safetensors")
+PACKAGES = ("numpy", "scipy", "scikit-learn", "safetensors")
 
 
 def environment(precision: Precision = "full") -> dict[str, Any]:

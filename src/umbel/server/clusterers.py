@@ -12,7 +12,7 @@ from torch import Tensor
 
 from umbel.checks import check
 from umbel.flow import check_numbers
-from umbel.server.clustering import agglomerate, check_cut, k_medoids
+from umbel.server.clustering import agglomerate, check_cut, first_alike, k_medoids
 from umbel.server.numbering import in_order_of_appearance
 from umbel.settings import Settings
 
@@ -33,7 +33,7 @@ class Clusterer(Settings, ABC):
 
 @dataclass(frozen=True)
 class KMedoids(Clusterer):
-    """Clustering by k-medoids with FasterPAM, the best of ten starts."""
+    """Clustering by k-medoids with FasterPAM, the best of 20 starts or more."""
 
     num_clusters: int | None = None  #: K; None: the number that the method gives, or 2
 
@@ -164,16 +164,17 @@ def settled(labels: Tensor, distance: Tensor, noise: Noise) -> Tensor:
     """Labels (N,) without -1: these clients join the nearest cluster, or form one each.
 
     The nearest cluster has the smallest mean distance to its members. If there is no cluster, all
-    clients form one.
+    clients form one. Clients at no distance from each other are in one cluster.
     """
-    count = int(labels.max()) + 1
-    outside = torch.nonzero(labels < 0)[:, 0]
+    first = first_alike(distance)
+    labels = labels[first]
+    outside, names = labels < 0, torch.unique(labels[labels >= 0])
     if noise == "apart":
-        return labels.index_copy(0, outside, torch.arange(count, count + len(outside)))
-    if not count:
-        return torch.zeros_like(labels)
-    means = torch.stack([distance[:, labels == k].mean(1) for k in range(count)], dim=1)
-    return torch.where(labels < 0, means.argmin(1), labels)
+        labels = torch.where(outside, len(labels) + first, labels)
+    elif len(names):
+        means = torch.stack([distance[:, labels == name].mean(1) for name in names], dim=1)
+        labels = torch.where(outside, names[means.argmin(1)], labels)
+    return torch.from_numpy(in_order_of_appearance(labels.numpy()))
 
 
 def medoids(distance: Tensor, labels: Tensor) -> Tensor:

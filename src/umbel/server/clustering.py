@@ -7,7 +7,7 @@ clients, which start a process for each message, never need it.
 from __future__ import annotations
 
 import warnings
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch.nn.functional import normalize
 
 from umbel.checks import check
 from umbel.client.turns import TURN
+from umbel.server.faster_pam import faster_pam, first_medoids
 from umbel.server.numbering import in_order_of_appearance
 from umbel.server.shares import norms_of
 from umbel.settings import argument
@@ -39,6 +40,9 @@ NO_ANGLE = 1e-5
 
 ALIKE, ROUNDING = 1e-7, 1e-9
 """Rows are alike if they differ by less than this share of their spread, or of their values."""
+
+STARTS, MORE_STARTS, FEW = 20, 40, 200
+"""Number of starts of k-medoids, of which the best counts, and for at most 200 rows."""
 
 SAMPLE = 1000
 """Above this number of clients, starts of k-medoids are compared on a sample of this size."""
@@ -193,50 +197,66 @@ def k_means(rows: Tensor, num_clusters: int, seed: int) -> Tensor:
 
     check(1 <= num_clusters <= len(rows), "num_clusters", num_clusters, f"in 1 to {len(rows)}")
     values = rows.double().numpy()
-    kinds = _kinds(values)
-    if kinds.max() < num_clusters:
+    kinds, first = _kinds(values)
+    if len(first) <= num_clusters:
         return torch.from_numpy(in_order_of_appearance(kinds))
     fit = KMeans(num_clusters, n_init=10, random_state=seed % 2**32).fit
     with TURN.lock, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         fitted = fit(values)
-    return torch.from_numpy(in_order_of_appearance(fitted.labels_))
+    # Rows that are alike may be equally near to two means: rounding must not separate them.
+    return torch.from_numpy(in_order_of_appearance(fitted.labels_[first[kinds]]))
 
 
-def _kinds(rows: NDArray[np.float64]) -> NDArray[np.int64]:
-    """(N,) numbers of the kinds of rows (N, D), which are alike but for rounding errors."""
+def _kinds(rows: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The kind (N,) of each row (N, D), and the first row of each; rounding makes no kinds."""
     apart = rows - rows.mean(0)
     step = max(ALIKE * np.abs(apart).max(initial=0), ROUNDING * np.abs(rows).max(initial=0)) or 1.0
-    return np.unique((apart / step).round(), axis=0, return_inverse=True)[1].reshape(-1)
+    rounded = (apart / step).round()
+    _, first, kinds = np.unique(rounded, axis=0, return_index=True, return_inverse=True)
+    return kinds.reshape(-1), first
+
+
+def first_alike(distance: Tensor) -> Tensor:
+    """For each row of distances (N, N), the first row at no distance from it: (N,).
+
+    Distances below 1e-7 of the largest, or below 1e-12, are rounding errors.
+    """
+    if not len(distance):
+        return torch.zeros(0, dtype=torch.long)
+    alike = distance <= max(ALIKE * float(distance.max()), TINY)
+    # `argmax` gives the first of several.
+    return alike.fill_diagonal_(True).to(torch.uint8).argmax(1)
 
 
 def k_medoids(distance: Tensor, num_clusters: int, seed: int) -> Tensor:
-    """Cluster by distances (N, N) with k-medoids (FasterPAM, best of ten starts): labels (N,).
+    """Cluster by distances (N, N) with k-medoids (FasterPAM, best of 20 or 40 starts): labels (N,).
 
-    For more than 1,000 rows, the ten starts run on a sample, and only the best one continues on all
-    rows. Raises `UsageError` unless `num_clusters` is in 1 to N.
+    Rows at no distance from each other are always in one cluster, so that there may be fewer
+    clusters. For more than 1,000 rows that differ, the starts run on a sample, and only the best
+    one continues on all rows. Raises `UsageError` unless `num_clusters` is in 1 to N.
     """
-    import kmedoids
-
     size = len(distance)
     check(1 <= num_clusters <= size, "num_clusters", num_clusters, f"in 1 to {size}")
+    first, kinds, weights = np.unique(
+        first_alike(distance).numpy(), return_inverse=True, return_counts=True
+    )
+    if len(first) <= num_clusters:
+        return torch.from_numpy(in_order_of_appearance(kinds))
+    matrix = distance.numpy()
+    if len(first) < size:
+        matrix = matrix[np.ix_(first, first)]
     rng = np.random.default_rng(seed)
-    starts, matrix = rng.integers(0, 2**31, 10), distance.numpy()
-    if size <= max(SAMPLE, num_clusters):
-        best = _best_medoids(matrix.astype(np.float64), num_clusters, starts)
-    else:
-        rows = np.sort(rng.choice(size, max(SAMPLE, num_clusters), replace=False))
-        sampled = matrix[np.ix_(rows, rows)].astype(np.float64)
-        first = rows[_best_medoids(sampled, num_clusters, starts).medoids]
-        best = kmedoids.fasterpam(matrix, first.astype(np.uint64))
-    return torch.from_numpy(in_order_of_appearance(best.labels.astype(np.int64)))
-
-
-def _best_medoids(matrix: NDArray[np.float64], num_clusters: int, starts: NDArray[np.int64]) -> Any:
-    import kmedoids
-
-    results = [kmedoids.fasterpam(matrix, num_clusters, random_state=int(s)) for s in starts]
-    return min(results, key=lambda result: float(result.loss))
+    rows = np.arange(len(first))
+    if len(rows) > max(SAMPLE, num_clusters):
+        rows = np.sort(rng.choice(rows, max(SAMPLE, num_clusters), replace=False))
+    sampled = matrix[np.ix_(rows, rows)].astype(np.float64)
+    starts = first_medoids(sampled, num_clusters, STARTS if len(rows) > FEW else MORE_STARTS, rng)
+    found = [faster_pam(sampled, start, weights[rows]) for start in starts]
+    _, medoids, labels = min(found, key=lambda result: result[0])
+    if len(rows) < len(first):
+        _, _, labels = faster_pam(matrix, rows[medoids], weights)
+    return torch.from_numpy(in_order_of_appearance(labels[kinds]))
 
 
 def agglomerate(
@@ -248,8 +268,9 @@ def agglomerate(
     """Cluster hierarchically by distances (N, N): labels (N,).
 
     The hierarchy is cut at a number of clusters or at a distance: give exactly one of the two.
-    Clusters are numbered in order of their first rows. A single row is one cluster. "ward" is for
-    Euclidean distances. Raises `UsageError` if both or none are given, and for more clusters than
+    Clusters are numbered in order of their first rows. A single row is one cluster, and so are rows
+    at no distance from each other, even if there are then fewer clusters. "ward" is for Euclidean
+    distances. Raises `UsageError` if both or none are given, and for more clusters than
     rows.
     """
     from sklearn.cluster import AgglomerativeClustering
@@ -260,6 +281,8 @@ def agglomerate(
     check((num_clusters or 1) <= most, "num_clusters", num_clusters, f"in 1 to {most}")
     if len(distance) < 2:
         return torch.zeros(len(distance), dtype=torch.long)
+    if num_clusters is not None:
+        num_clusters = min(num_clusters, len(torch.unique(first_alike(distance))))
     if linkage == "ward":
         return _ward(distance, num_clusters, threshold)
     fitted = AgglomerativeClustering(
