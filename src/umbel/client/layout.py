@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.nn.utils.parametrizations import _SpectralNorm
+from torch.nn.utils.spectral_norm import SpectralNorm
 
 from umbel.checks import UsageError, check
 from umbel.summary import few
@@ -192,6 +193,12 @@ def _check_layers(module: nn.Module) -> None:
             raise UsageError(
                 f"Net: {name or 'build'} wraps a module in {type(part).__name__}: leave the module "
                 "as it is; engine.workers spreads clients over processes"
+            )
+        if any(isinstance(hook, SpectralNorm) for hook in part._forward_pre_hooks.values()):
+            raise UsageError(
+                f"Net: {name or type(part).__name__} has torch.nn.utils.spectral_norm, whose "
+                "vectors would be averaged apart from the weights that they belong to: use "
+                "torch.nn.utils.parametrizations.spectral_norm"
             )
         if isinstance(part, _NormBase) and part.track_running_stats and part.momentum is None:
             raise UsageError(

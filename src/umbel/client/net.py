@@ -159,7 +159,7 @@ class Net:
         with torch.no_grad():
             for module, theta in zip(modules, models, strict=True):
                 own = tensors_of(module)
-                for name, values in self.layout.tensors(theta).items():
+                for name, values in self.layout.tensors(self.settled(theta)).items():
                     own[name].copy_(values)
         return modules
 
@@ -237,9 +237,16 @@ class Net:
         results: Tensor = vmap(function)(models)
         return results
 
+    def settled(self, theta: Tensor) -> Tensor:
+        """theta (P,) whose parametrisations have the state that belongs to its weights.
+
+        All passes begin with it: the state that a mean of models holds belongs to other weights.
+        """
+        return self.modules.settled(theta)
+
     def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
         """Outputs in evaluation mode: (B, ...)."""
-        return self.kernel.outputs(theta, x)
+        return self.kernel.outputs(self.settled(theta), x)
 
     def losses(self, theta: Tensor, batch: Batch) -> Tensor:
         """Loss of each example in evaluation mode: (B,)."""
@@ -254,17 +261,19 @@ class Net:
         gradient has shape (num_weights,). The rest (P - num_weights,) changes if the module keeps
         statistics of its inputs, as batch normalisation does.
         """
-        gradient, _, rest = self.kernel.gradient(theta, batch, factors)
+        gradient, _, rest = self.kernel.gradient(self.settled(theta), batch, factors)
         return gradient, rest
 
     def gradient_and_loss(self, theta: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Gradient (num_weights,) of the mean loss in training mode, and that loss ()."""
-        gradient, loss, _ = self.kernel.gradient(theta, batch)
+        gradient, loss, _ = self.kernel.gradient(self.settled(theta), batch)
         return gradient, loss
 
     def descend(self, theta: Tensor, shard: Shard, descent: Descent) -> Tensor:
         """The update (P,): theta after a step on each planned mini-batch, minus theta."""
-        return self.kernel.descend(theta, shard, descent)
+        begun = self.settled(theta)
+        update = self.kernel.descend(begun, shard, descent)
+        return update if begun is theta else update + (begun - theta)
 
     def training_loss(self, weights: Tensor, rest: Tensor, batch: Batch) -> Tensor:
         """Mean loss () in training mode and full precision, which has second derivatives."""

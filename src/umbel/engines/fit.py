@@ -18,6 +18,7 @@ from umbel.data.splits import typed
 from umbel.data.tables.encoding import Encoding
 from umbel.engines.devices import repeatable
 from umbel.engines.explained import explained
+from umbel.engines.fit_derived import check_derived
 from umbel.engines.fit_examples import check_examples
 from umbel.engines.fit_gradient import check_gradient
 from umbel.engines.fit_models import check_models
@@ -40,6 +41,8 @@ def check_fit(net: Net, federation: Federation) -> None:
     batch, theta = sample(net, federation), net.new(seed=0)
     _check_first_values(net, theta)
     with explained(batch.x):
+        # First, as other passes may write in what copies of the module share.
+        moved, replaced = net.modules.after_training(batch.x.clone())
         _check_inputs(net.modules.writes_in_inputs(batch.x))
         outputs = net.outputs(theta, batch.x)
         expected = f"a value or more for each of {len(batch.x)} examples"
@@ -54,7 +57,8 @@ def check_fit(net: Net, federation: Federation) -> None:
         check_objective(net.objective, outputs, batch.y, _or_scale(federation))
         if net.objective not in OBJECTIVES.values():
             _check_own_objective(net, theta, federation)
-        _check_constants(net, *net.modules.after_training(batch.x))
+        check_derived(net, theta, batch.x, moved)
+        _check_constants(net, moved, replaced)
         _check_parameters(net.modules.overwritten(batch.x))
         check_gradient(net, batch)
         check_repeats(net, batch.x)

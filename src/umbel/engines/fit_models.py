@@ -27,7 +27,7 @@ def check_models(net: Net, theta: Tensor, x: Tensor) -> None:
     The net must have given outputs of theta before. Raises `UsageError` if the outputs are not
     those of the model that it is given.
     """
-    other = _changed(net, theta)
+    other = changed(net, theta)
     kernel = General(net.modules, net.objective)
     try:
         expected = _plainly(net, other, x)
@@ -53,7 +53,7 @@ def check_models(net: Net, theta: Tensor, x: Tensor) -> None:
     )
 
 
-def _changed(net: Net, theta: Tensor) -> Tensor:
+def changed(net: Net, theta: Tensor) -> Tensor:
     """Another model: values keep their signs, but tensors of zeros get small values."""
     share = max(CHANGE, 4 * net.eps**0.5)  # enough for coarse types to show it
     other = theta.clone()

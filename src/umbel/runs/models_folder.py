@@ -71,7 +71,7 @@ class ModelsFolder:
         labels = scores.labels[firsts].tolist()
         fits = made_for(run, labels[0], used)  # once, as it goes through all inputs
         for row, (cluster, *others) in _sharing(scores.models.index[firsts].tolist()).items():
-            tensors = run.net.layout.tensors(scores.models.table[row])
+            tensors = run.net.layout.tensors(run.net.settled(scores.models.table[row]))
             header = asdict(replace(fits, label=labels[cluster]))
             header = {name: v for name, v in header.items() if name != "frozen" or v}
             if others:

@@ -9,13 +9,40 @@ from functools import cached_property
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.utils.parametrize import ParametrizationList
 
 from umbel.checks import UsageError
 from umbel.client.constants import checksum, constants_of, copied, frozen_of, same, scratch_of, twin
 from umbel.client.drawing import drawing_from
-from umbel.client.layout import Layout, further_places, layout_of, tensors_of
-from umbel.client.turns import plain_attention
+from umbel.client.layout import Layout, further_places, layout_of, tensors_of, unflatten
+from umbel.client.turns import SWAPPING, plain_attention
 from umbel.summary import in_short
+
+SETTLING = 100
+"""Largest number of passes in which a parametrisation finds its state again."""
+
+SETTLED = 3e-3
+"""State that a pass changes by no more than this share of its largest number has been found."""
+
+
+class Settling(nn.Module):
+    """Passes through a parametrisation until its buffers have found what belongs to its weights."""
+
+    def __init__(self, part: nn.Module, share: float) -> None:
+        super().__init__()
+        self.part, self.share = part, share
+
+    def forward(self) -> None:
+        buffers = [buffer for buffer in self.part.buffers() if buffer.is_floating_point()]
+        for _ in range(SETTLING):
+            before = [buffer.clone() for buffer in buffers]
+            self.part()
+            if all(
+                (buffer - old).abs().max() <= self.share * old.abs().max()
+                for buffer, old in zip(buffers, before, strict=True)
+            ):
+                return
 
 
 def in_mode(module: nn.Module, training: bool) -> nn.Module:
@@ -87,6 +114,39 @@ class Modules:
     def recurrent(self) -> bool:
         """Whether the module contains recurrent layers."""
         return any(isinstance(part, nn.RNNBase) for part in self.training.modules())
+
+    @cached_property
+    def derived(self) -> dict[str, Settling]:
+        """Parametrisations with state in theta, by their places, such as spectral normalisation.
+
+        They see no inputs, so that this state follows from the weights.
+        """
+        moved = {entry.name.rpartition(".")[0] for entry in self.layout.rest}
+        share = max(SETTLED, 4 * torch.finfo(self.dtype).eps)
+        return {
+            name: Settling(part, share)
+            for name, part in self.training.named_modules()
+            if isinstance(part, ParametrizationList)
+            and any(place.startswith(f"{name}.") for place in moved)
+        }
+
+    def settled(self, theta: Tensor) -> Tensor:
+        """theta (P,) in which state that follows from the weights is found for these weights.
+
+        A mean of the states of several models is not the state of their mean.
+        """
+        if not self.derived:
+            return theta
+        cut = self.layout.num_weights
+        rest = theta[cut:].clone()
+        tensors = unflatten(theta[:cut], self.layout.weights) | unflatten(rest, self.layout.rest)
+        tensors |= {place: tensors[n] for place, n in self.places.items() if n in tensors}
+        with torch.no_grad(), SWAPPING.lock:
+            for name, settling in self.derived.items():
+                given = {n: f"{name}.{n.removeprefix('part.')}" for n in tensors_of(settling)}
+                own = {n: tensors[place] for n, place in given.items() if place in tensors}
+                functional_call(settling, own, ())
+        return torch.cat([theta[:cut], rest])
 
     def adopt(self, frozen: Mapping[str, Tensor]) -> None:
         """From now on, read the frozen values from other memory, which holds the same bytes."""
