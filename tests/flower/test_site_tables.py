@@ -76,6 +76,14 @@ def test_a_table_with_other_categories_or_classes_is_left_out(
     assert said.startswith("left out: the columns of its table, their categories, the classes or")
 
 
+def test_a_table_that_lacks_a_category_is_told_how_sites_become_alike(tmp_path: Path) -> None:
+    most = table(tmp_path, "north"), table(tmp_path, "southern")
+    names, (said,) = served(tmp_path, *most, table(tmp_path, "west", wards="AB"))
+    assert len(names) == 4
+    assert "input_shape is (3,), but at the other sites (4,); a table has a feature for" in said
+    assert "let all sites encode rows alike" in said
+
+
 def test_arrays_are_joined_with_tables_of_the_same_shape(tmp_path: Path) -> None:
     as_arrays = table(tmp_path, "west", wards="ABD")
     bare = replace(as_arrays, encoding=None)

@@ -16,9 +16,16 @@ from umbel.flower.exchange import HELLO, Reply, nodes_of, pause, pulled, pushed
 from umbel.flower.greeting import Site, SiteForm, greet, name_in, site_in, versions_in
 from umbel.flower.owners import Owners, connected, identity
 from umbel.flower.precedence import Precedence
-from umbel.flower.refusals import RefusedError, abbreviated, reason
+from umbel.flower.refusals import RefusedError, reason
 from umbel.flower.registry import named_clients
-from umbel.flower.voting import check_alike, check_table, fits, leading_form, leading_table
+from umbel.flower.voting import (
+    check_alike,
+    check_table,
+    differences,
+    fits,
+    leading_form,
+    leading_table,
+)
 from umbel.summary import few
 from umbel.version import ONE_RELEASE, differing
 
@@ -238,7 +245,7 @@ class Meeting:
             self._note_versions(node, online, versions_in(reply.content))
             site = site_in(reply.content)
             site = replace(site, form=self.expect(site.form))
-            check_alike(site.form, self.form)
+            check_alike(site, self.form)
             check_table(site.inputs, self.inputs)
             if self.grouped and site.groups is None:
                 raise RefusedError("it tells no planted groups, which the method needs")
@@ -316,13 +323,14 @@ class Meeting:
         if forms and self.form is None:
             raise UsageError(
                 "sites have different forms, and no form is that of most nodes: "
-                f"{abbreviated(forms)}; choose one by the settings input-shape and outputs"
+                f"{differences(sites)}; or choose one by the settings input-shape and outputs, "
+                "which leaves out the other sites"
             )
         if not begun and self.form is not None:
             self.inputs = leading_table(sites, self.form)
         for node, site in list(self.sites.items()):
             try:
-                check_alike(site.form, self.form)
+                check_alike(site, self.form)
                 check_table(site.inputs, self.inputs)
             except RefusedError as error:
                 self._leave_out(node, online, reason(error))

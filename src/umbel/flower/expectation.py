@@ -9,6 +9,7 @@ from math import prod
 from umbel.client.net import Net
 from umbel.flower.greeting import SiteForm
 from umbel.flower.refusals import RefusedError, refusing
+from umbel.flower.voting import MORE_CLASSES
 from umbel.networks.base import without_values
 from umbel.runs.experiment import Experiment
 
@@ -40,7 +41,9 @@ class Expectation:
             ("outputs", form.num_outputs, self.outputs),
         ):
             if wanted is not None and found != wanted:
-                raise RefusedError(f"{name}: {found} is not {wanted}, as the server expects")
+                few = self.outputs is not None and form.num_classes == form.num_outputs < self.outputs
+                how = MORE_CLASSES.format(wanted) if name == "outputs" and few else ""
+                raise RefusedError(f"{name}: {found} is not {wanted}, as the server expects{how}")
         self._check_classes(form)
         net = self._net(form)
         count = net.layout.num_values + net.num_frozen

@@ -8,9 +8,21 @@ from typing import TypeVar
 
 from umbel.checks import UsageError
 from umbel.flower.greeting import Site, SiteForm
-from umbel.flower.refusals import RefusedError
+from umbel.flower.refusals import RefusedError, abbreviated
+from umbel.summary import FEW, counted
 
 T = TypeVar("T")
+
+ALIKE = (
+    "occurs at its site: let all sites encode rows alike, and give arrays "
+    "(umbel.Federation.from_arrays)"
+)
+
+MORE_CLASSES = (
+    "; if a site only lacks examples of the last classes, set classes = {0} in the settings of its "
+    "node (--node-config), or num_classes={0} in a load function of its own"
+)
+"""Advice for sites that count different numbers of classes; `{0}` is the largest of them."""
 
 
 def leading_form(sites: Iterable[Site]) -> SiteForm | None:
@@ -43,17 +55,53 @@ def fits(inputs: str, expected: str | None) -> bool:
     return not inputs or expected == "" or inputs == expected
 
 
-def check_alike(form: SiteForm, expected: SiteForm | None) -> None:
+def check_alike(site: Site, expected: SiteForm | None) -> None:
     """Raise `RefusedError` for another form than the one that was decided, if any was."""
+    form = site.form
     if expected is None or form == expected:
         return
     found, others = vars(form), vars(expected)
-    unlike = [name for name in found if found[name] != others[name]]
-    # If other fields differ, the network differs because of them and need not be named.
-    told = [name for name in unlike if name not in ("model", "frozen")] or unlike
-    said = ", ".join(f"{name} is {found[name]}" for name in told)
-    wanted = ", ".join(str(others[name]) for name in told)
-    raise RefusedError(f"{said}, but at the other sites {wanted}")
+    unlike = _unlike([form, expected])
+    said = ", ".join(f"{name} is {found[name]}" for name in unlike)
+    wanted = ", ".join(str(others[name]) for name in unlike)
+    raise RefusedError(f"{said}, but at the other sites {wanted}{_advice([form, expected], bool(site.inputs))}")
+
+
+def differences(sites: Iterable[Site]) -> str:
+    """How the forms of these sites differ, and the setting that makes them equal."""
+    sites = list(sites)
+    votes = Counter(site.form for site in sites)
+    unlike = _unlike(votes)
+    said = [
+        ", ".join(f"{name} is {abbreviated(getattr(form, name))}" for name in unlike)
+        + f" at {counted(count, 'node')}"
+        for form, count in votes.most_common()
+    ]
+    return "; ".join(said[:FEW]) + _advice(votes, any(site.inputs for site in sites))
+
+
+def _advice(forms: Iterable[SiteForm], tables: bool) -> str:
+    """What to change if forms may differ only because a site lacks some classes or categories.
+
+    A site without examples of the last classes counts fewer of them.
+    """
+    forms = list(forms)
+    if tables:
+        return f"; a table has a feature for each category, and a class for each label, that {ALIKE}"
+    if not {*_unlike(forms)} <= {"num_outputs", "num_classes"}:
+        return ""
+    counts = [form.num_classes for form in forms if form.num_classes is not None]
+    return MORE_CLASSES.format(max(counts)) if len(counts) == len(forms) else ""
+
+
+def _unlike(forms: Iterable[SiteForm]) -> list[str]:
+    """The fields in which forms differ.
+
+    If other fields differ, the network differs because of them and need not be named.
+    """
+    tables = [vars(form) for form in forms]
+    found = [name for name in tables[0] if any(each[name] != tables[0][name] for each in tables)]
+    return [name for name in found if name not in ("model", "frozen")] or found
 
 
 def check_table(inputs: str, expected: str | None) -> None:
