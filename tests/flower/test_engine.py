@@ -70,7 +70,9 @@ def test_clients_describe_their_inputs_for_newcomers_without_labels(tmp_path: Pa
     plain = serve(grid_of(SMALL, tmp_path), SMALL, settings)
     assert descriptions.load(plain.path) is None
     # A run that was finished before is described when it is started again.
-    folder = serve(grid_of(SMALL, tmp_path), SMALL, replace(settings, describe=True))
+    grid = grid_of(SMALL, tmp_path)
+    grid.configs = {node: {**config, "describe": True} for node, config in grid.configs.items()}
+    folder = serve(grid, SMALL, replace(settings, describe=True))
     kept = descriptions.load(folder.path)
     assert kept is not None
     run = SMALL.open(Sources.default())

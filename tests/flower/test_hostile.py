@@ -536,7 +536,9 @@ def test_yes_and_no_are_alike_as_whole_numbers_and_as_others(tmp_path: Path) -> 
 def test_where_no_form_is_that_of_most_the_settings_decide(tmp_path: Path) -> None:
     grid = site(tmp_path, other(), clients(["a"]))
     settings = Settings(1, patience=0.6, runs_dir=str(tmp_path / "runs"))
-    with pytest.raises(ValueError, match="choose one by the settings input-shape and outputs, which leaves out"):
+    with pytest.raises(
+        ValueError, match="choose one by the settings input-shape and outputs, which leaves out"
+    ):
         serve(grid, SMALL_ALL, settings)
     folder = serve(grid, SMALL_ALL, replace(settings, input_shape="64", outputs=10))
     assert [c.name for c in folder.clients()] == ["a"]

@@ -43,6 +43,7 @@ def test_clients_that_were_away_describe_themselves_when_the_run_is_started_agai
 ) -> None:
     caplog.set_level("INFO", "umbel")
     grid = site(tmp_path, of_group(0, "abcdef"), of_group(1, "ghij"), of=TWO_GROUPS)
+    grid.configs = {node: {**config, "describe": "true"} for node, config in grid.configs.items()}
     settings = Settings(10, patience=0.3, time_limit=2.0, runs_dir=str(tmp_path / "runs"))
     path = serve(grid, TWO_GROUPS, settings).path
     describe, new = replace(settings, describe=True), of_group(1, "n")

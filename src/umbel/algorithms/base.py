@@ -14,7 +14,7 @@ from torch import Tensor
 
 from umbel.checks import UsageError, check, check_memory
 from umbel.client.layout import Layout
-from umbel.client.work import LocalTraining, Routed, Work
+from umbel.client.work import LocalTraining, MeanLoss, Routed, Work
 from umbel.flow import Flow, Rows
 from umbel.seeds import Stream, seed_of
 from umbel.server.aggregation import Averaging, moved
@@ -196,6 +196,17 @@ class Algorithm(Settings, ABC, Generic[S]):
         """Whether averages use clients' numbers of examples; by default unless they are equal."""
         found = self._averagings()
         return not found or any(one.weights == "examples" for one in found.values())
+
+    @property
+    def sends(self) -> tuple[Work, ...]:
+        """Every work that `round`, `serve` and `assign` ask clients to do, with its settings.
+
+        Over Flower, a node does no other work for this method. Learning rates are the largest ones:
+        they may be lower in later rounds. By default these are the works among the method's own
+        settings, and `MeanLoss`, which `assign` asks for.
+        """
+        values = (getattr(self, member.name) for member in fields(self))
+        return (*(value for value in values if isinstance(value, Work)), MeanLoss())
 
     def check(self, known: Known) -> None:
         """Raise `UsageError` if the method can't work; called when a run is built."""

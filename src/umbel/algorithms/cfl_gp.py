@@ -15,7 +15,7 @@ from torch import Tensor
 from umbel.algorithms.base import Algorithm, Assigned, Known, Setup, State, check_clustered
 from umbel.algorithms.fitting import check_clusters, check_num_clusters
 from umbel.checks import check
-from umbel.client.work import Gradient, LocalTraining, Quantised
+from umbel.client.work import Feature, Gradient, LocalTraining, Quantised, Work
 from umbel.client.work.local_training import check_plain_steps
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
@@ -108,6 +108,12 @@ class CFLGP(Algorithm[CFLGPState]):
         check_clusters(self.clusters, known)
         if known.layout is not None:
             allowed(known.layout, self.parameters)
+
+    @property
+    def sends(self) -> tuple[Work, ...]:
+        work: Work = self.gradient if self.send == "gradient" else self.local
+        work = work if self.digits is None else Quantised(work, self.digits)
+        return work, Feature(work)
 
     def init(self, setup: Setup) -> CFLGPState:
         check_num_clusters(self.num_clusters, setup)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from umbel.algorithms.base import Algorithm, Assigned, Served, Setup, State
 from umbel.checks import check
-from umbel.client.work import LocalTraining
+from umbel.client.work import LocalTraining, MixtureTraining, MixtureWeights, Work
 from umbel.client.work.local_training import check_no_pull
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
@@ -53,6 +53,10 @@ class FedEM(Algorithm[FedEMState]):
     def __post_init__(self) -> None:
         check(self.num_clusters >= 1, "num_clusters", self.num_clusters, "1 or more")
         check_no_pull(self.local)
+
+    @property
+    def sends(self) -> tuple[Work, ...]:
+        return MixtureTraining(self.local), MixtureWeights()
 
     def init(self, setup: Setup) -> FedEMState:
         # The components must differ: equal components get equal shares of all examples, and stay

@@ -23,7 +23,7 @@ from umbel.algorithms.base import (
 from umbel.algorithms.fitting import check_num_clusters
 from umbel.checks import check
 from umbel.client.routing import adapters_of, directions
-from umbel.client.work import LocalTraining
+from umbel.client.work import LocalTraining, Routed, Work
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Experts, Sample, train, train_experts
@@ -98,6 +98,10 @@ class FedLEASE(Algorithm[FedLEASEState]):
         check_num_clusters(self.num_clusters, known)
         if known.layout is not None:
             adapters_of(known.layout)
+
+    @property
+    def sends(self) -> tuple[Work, ...]:
+        return self.local, self._long, Routed(self.local, self.num_clusters or self.max_clusters)
 
     def init(self, setup: Setup) -> FedLEASEState:
         check_num_clusters(self.num_clusters, setup)
@@ -217,12 +221,15 @@ class FedLEASE(Algorithm[FedLEASEState]):
 
     def _newcomers(self, state: FedLEASEState, ctx: Context) -> Flow[tuple[Tensor, Tensor, Tensor]]:
         """Have clients train alone: (N,) clients, (N, K) distances to clusters, (N,) examples."""
-        times = self.warm_up
-        # Together, these steps are as long as those of the warm-up.
-        local = self.local.slowed(sum(self.local.lr_decay**n for n in range(times)) / times)
-        steps = None if local.steps is None else local.steps * times
-        long = replace(local, epochs=local.epochs * times, steps=steps)
         theta = Rows(state.start, torch.zeros_like(ctx.cohort))
-        trained = yield from train(theta, ctx, long)
+        trained = yield from train(theta, ctx, self._long)
         pointing = directions(state.start + trained.update, ctx.layout)
         return trained.clients, 1 - pointing @ state.directions.T, trained.num_examples
+
+    @property
+    def _long(self) -> LocalTraining:
+        """Training alone by a newcomer: together, its steps are as long as those of the warm-up."""
+        times = self.warm_up
+        local = self.local.slowed(sum(self.local.lr_decay**n for n in range(times)) / times)
+        steps = None if local.steps is None else local.steps * times
+        return replace(local, epochs=local.epochs * times, steps=steps)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from umbel.algorithms.base import Algorithm, Setup, State, federate, one_model
 from umbel.checks import check
-from umbel.client.work import LocalTraining
+from umbel.client.work import LocalTraining, MeanLoss, Work
 from umbel.flow import Flow
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context
@@ -29,9 +29,16 @@ class FedProx(Algorithm[State]):
         expected = "0: for FedProx, set `mu` instead"
         check(self.local.proximal == 0, "local.proximal", self.local.proximal, expected)
 
+    @property
+    def sends(self) -> tuple[Work, ...]:
+        return self._local, MeanLoss()
+
     def init(self, setup: Setup) -> State:
         return one_model(setup)
 
     def round(self, state: State, ctx: Context) -> Flow[State]:
-        local = replace(self.local, proximal=self.mu)
-        return (yield from federate(state, ctx, local, self.averaging))
+        return (yield from federate(state, ctx, self._local, self.averaging))
+
+    @property
+    def _local(self) -> LocalTraining:
+        return replace(self.local, proximal=self.mu)

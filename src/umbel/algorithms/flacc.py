@@ -23,7 +23,7 @@ from umbel.algorithms.base import (
     one_model,
 )
 from umbel.checks import UsageError, check
-from umbel.client.work import LocalTraining
+from umbel.client.work import LocalTraining, MeanLoss, TrainAndGradient, Work
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Sample, Trained, train, train_with_gradient
@@ -87,6 +87,11 @@ class FLACC(Algorithm[FLACCState]):
         check(self.memory >= 0, "memory", self.memory, "0 or more")
         check(self.n_sep >= 1, "n_sep", self.n_sep, "1 or more")
         check(-1 < self.alpha_0 <= 1, "alpha_0", self.alpha_0, "in (-1, 1]")
+
+    @property
+    def sends(self) -> tuple[Work, ...]:
+        both = (TrainAndGradient(self.local),) if self.similarity == "gradient" else ()
+        return self.local, *both, MeanLoss()
 
     def init(self, setup: Setup) -> FLACCState:
         return FLACCState(

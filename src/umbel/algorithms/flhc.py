@@ -22,7 +22,7 @@ from umbel.algorithms.base import (
 )
 from umbel.algorithms.fitting import check_num_clusters
 from umbel.checks import check
-from umbel.client.work import LocalTraining
+from umbel.client.work import LocalTraining, Work
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging, cluster_mean
 from umbel.server.ask import Context, Sample, train
@@ -75,6 +75,10 @@ class FLHC(Algorithm[FLHCState]):
     def check(self, known: Known) -> None:
         super().check(known)
         check_num_clusters(self.num_clusters, known)
+
+    @property
+    def sends(self) -> tuple[Work, ...]:
+        return (self.local,)
 
     def init(self, setup: Setup) -> FLHCState:
         check_num_clusters(self.num_clusters, setup)

@@ -19,7 +19,7 @@ from umbel.algorithms.base import (
 )
 from umbel.algorithms.fitting import check_num_clusters
 from umbel.checks import check
-from umbel.client.work import Gradient, Judge, LocalTraining
+from umbel.client.work import ChooseByLoss, Gradient, Judge, LocalTraining, MeanLoss, Work
 from umbel.client.work.local_training import check_plain_steps
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
@@ -72,6 +72,11 @@ class IFCA(Algorithm[IFCAState]):
     def check(self, known: Known) -> None:
         super().check(known)
         check_num_clusters(self.num_clusters, known)
+
+    @property
+    def sends(self) -> tuple[Work, ...]:
+        work = self.local if self.send == "update" else self.gradient
+        return ChooseByLoss(work, self.judge), MeanLoss()
 
     def init(self, setup: Setup) -> IFCAState:
         check_num_clusters(self.num_clusters, setup)

@@ -20,7 +20,7 @@ from umbel.algorithms.base import (
 )
 from umbel.algorithms.fitting import check_num_clusters
 from umbel.checks import check
-from umbel.client.work import JointScore, LocalTraining
+from umbel.client.work import ChooseJointly, JointScore, LocalTraining, Work
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Sample, joint_scores, train_jointly
@@ -83,6 +83,10 @@ class Joint(Algorithm[JointState]):
     def check(self, known: Known) -> None:
         super().check(known)
         check_num_clusters(self.num_clusters, known)
+
+    @property
+    def sends(self) -> tuple[Work, ...]:
+        return ChooseJointly(self._score(0)), self._score(0)
 
     def init(self, setup: Setup) -> JointState:
         check_num_clusters(self.num_clusters, setup)

@@ -22,7 +22,7 @@ from umbel.algorithms.base import (
 from umbel.algorithms.fitting import check_num_clusters
 from umbel.checks import check
 from umbel.client.layout import Layout
-from umbel.client.work import LocalTraining, MeanLoss
+from umbel.client.work import LocalTraining, MeanLoss, TrainAndGradient, Work
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Sample, losses, own_loss, train, train_with_gradient
@@ -123,6 +123,13 @@ class LCFL(Algorithm[LCFLState]):
     def check(self, known: Known) -> None:
         super().check(known)
         check_num_clusters(self.num_clusters, known)
+
+    @property
+    def sends(self) -> tuple[Work, ...]:
+        alone = self.warm_up_training or self.local
+        warm_up = TrainAndGradient(alone) if self.metric == "gradient" else alone
+        judge = (MeanLoss(self.max_examples),) if self._by_loss else ()
+        return self.local, warm_up, *judge
 
     def init(self, setup: Setup) -> LCFLState:
         check_num_clusters(self._fewest, setup)

@@ -25,7 +25,7 @@ from umbel.algorithms.base import (
 )
 from umbel.algorithms.fitting import check_num_clusters
 from umbel.checks import check, check_memory
-from umbel.client.work import LocalTraining
+from umbel.client.work import LocalTraining, PrincipalVectors, Work
 from umbel.flow import Flow
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Sample, principal_vectors
@@ -85,6 +85,12 @@ class PACFL(Algorithm[PACFLState]):
     def check(self, known: Known) -> None:
         super().check(known)
         check_num_clusters(self.num_clusters, known)
+
+    @property
+    def sends(self) -> tuple[Work, ...]:
+        # Rounds add the sizes of inputs and outputs.
+        classes = 1 if self.per_class else None
+        return self.local, PrincipalVectors(self.num_vectors, 1, classes)
 
     def init(self, setup: Setup) -> PACFLState:
         check_num_clusters(self.num_clusters, setup)

@@ -10,7 +10,7 @@ import torch
 
 from umbel.algorithms.base import Algorithm, Served, Setup, State, one_model
 from umbel.checks import check
-from umbel.client.work import LocalTraining, MetaTraining
+from umbel.client.work import LocalTraining, MeanLoss, MetaTraining, Work
 from umbel.client.work.local_training import check_no_pull
 from umbel.client.work.meta_training import Variant
 from umbel.flow import Flow, Rows
@@ -53,14 +53,17 @@ class PerFedAvg(Algorithm[State]):
         check(1 <= steps <= 1_000_000, "served_steps", steps, "in 1 to 1,000,000")
         check_no_pull(self.local)
 
+    @property
+    def sends(self) -> tuple[Work, ...]:
+        return self._work, self._adapting, MeanLoss()
+
     def init(self, setup: Setup) -> State:
         return one_model(setup)
 
     def round(self, state: State, ctx: Context) -> Flow[State]:
-        work = MetaTraining(self.local, self.alpha, self.variant, self.delta)
         reduction = self.averaging.reduction(1, state.labels)
         theta = Rows(state.models, state.labels[ctx.cohort])
-        trained = yield from train_summed(theta, ctx, work, reduction)
+        trained = yield from train_summed(theta, ctx, self._work, reduction)
         step = self.averaging.step_of(trained.sums, ctx.layout)
         return replace(state, models=state.models + step)
 
@@ -68,9 +71,16 @@ class PerFedAvg(Algorithm[State]):
         """The global model, adapted by each client to its own training examples."""
         labels = state.labels[ctx.cohort]
         common = Rows(state.models, labels)
-        adapting = LocalTraining(lr=self.alpha, steps=self.served_steps, batch_size="all")
-        trained = yield from train(common, ctx, adapting)
+        trained = yield from train(common, ctx, self._adapting)
         own = torch.zeros(ctx.num_clients, dtype=torch.long)
         own[trained.clients] = torch.arange(len(trained.clients)) + 1
         models = torch.cat([state.models, state.models + trained.update])
         return Served(Rows(models, own[ctx.cohort]), labels, adapted_from=common)
+
+    @property
+    def _work(self) -> MetaTraining:
+        return MetaTraining(self.local, self.alpha, self.variant, self.delta)
+
+    @property
+    def _adapting(self) -> LocalTraining:
+        return LocalTraining(lr=self.alpha, steps=self.served_steps, batch_size="all")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from umbel.algorithms.base import Algorithm, Served, Setup, State
 from umbel.checks import check
-from umbel.client.work import LocalTraining, MoreauTraining
+from umbel.client.work import LocalTraining, MeanLoss, MoreauTraining, Work
 from umbel.client.work.local_training import check_no_pull
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
@@ -60,15 +60,18 @@ class PFedMe(Algorithm[PFedMeState]):
         check(0 < self.beta <= 1e6, "beta", self.beta, "more than 0, and at most 1,000,000")
         check_no_pull(self.local)
 
+    @property
+    def sends(self) -> tuple[Work, ...]:
+        return self._work, MeanLoss()
+
     def init(self, setup: Setup) -> PFedMeState:
         labels = torch.zeros(setup.num_clients, dtype=torch.long)
         personal = setup.copies(setup.num_clients)
         return PFedMeState(personal[:1].clone(), labels, personal, labels.bool())
 
     def round(self, state: PFedMeState, ctx: Context) -> Flow[PFedMeState]:
-        work = MoreauTraining(self.local, self.pull, self.personal_steps, self.personal_lr)
         received = Rows(state.models, state.labels[ctx.cohort])
-        trained = yield from train_personal(received, ctx, work)
+        trained = yield from train_personal(received, ctx, self._work)
         together = torch.zeros_like(trained.clients)
         step = self.averaging.step(trained.update, together, trained.num_examples, 1, ctx.layout)
         # Extrapolating beyond the mean of running variances can give negative variances.
@@ -88,3 +91,7 @@ class PFedMe(Algorithm[PFedMeState]):
         models = Rows(torch.cat([state.models, state.personal]), own[ctx.cohort])
         labels = state.labels[ctx.cohort]
         return Served(models, labels, adapted_from=Rows(state.models, labels))
+
+    @property
+    def _work(self) -> MoreauTraining:
+        return MoreauTraining(self.local, self.pull, self.personal_steps, self.personal_lr)

@@ -12,6 +12,7 @@ from torch import Tensor
 from umbel.algorithms.base import Algorithm, Assigned, Known, Served, Setup, State
 from umbel.algorithms.wrapping import check_apart
 from umbel.checks import check, check_memory
+from umbel.client.work import Work
 from umbel.flow import Flow
 from umbel.server.ask import Context, Sample
 
@@ -67,6 +68,10 @@ class Restarts(Algorithm[State]):
     def idle(self) -> bool:
         """Whether there is only one start, so that this is the method itself."""
         return self.restarts == 1
+
+    @property
+    def sends(self) -> tuple[Work, ...]:
+        return self.of.sends
 
     def check(self, known: Known) -> None:
         self.of.check(known)

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from umbel.algorithms.base import Algorithm, Known, Setup, State, one_model
 from umbel.checks import check
-from umbel.client.work import Gradient, LocalTraining
+from umbel.client.work import Gradient, LocalTraining, MeanLoss, Work
 from umbel.client.work.local_training import check_plain_steps
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
@@ -86,6 +86,10 @@ class Sattler(Algorithm[SattlerState]):
     def check(self, known: Known) -> None:
         super().check(known)
         _check_participation(known.participation)
+
+    @property
+    def sends(self) -> tuple[Work, ...]:
+        return self.local if self.send == "update" else self.gradient, MeanLoss()
 
     def init(self, setup: Setup) -> SattlerState:
         _check_participation(setup.participation)

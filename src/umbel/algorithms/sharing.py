@@ -24,7 +24,7 @@ from umbel.algorithms.base import (
 from umbel.algorithms.wrapping import check_apart
 from umbel.checks import UsageError, check
 from umbel.client.layout import Layout
-from umbel.client.work import MEMORY, LocalTraining, SharedTraining, joined, parted
+from umbel.client.work import MEMORY, LocalTraining, SharedTraining, Work, joined, parted
 from umbel.flow import Flow, Replies, Request, Rows
 from umbel.server.ask import Context, Sample
 from umbel.server.copies import copies
@@ -94,6 +94,12 @@ class Sharing(Algorithm[SharingState]):
     def idle(self) -> bool:
         """Whether nothing stays with clients, so that this is the method itself."""
         return not self.stays
+
+    @property
+    def sends(self) -> tuple[Work, ...]:
+        trained = (work for work in self.of.sends if isinstance(work, LocalTraining))
+        # Newcomers, who keep nothing yet, are asked as by the method itself.
+        return *(SharedTraining(work, self.stays) for work in trained), *self.of.sends
 
     def check(self, known: Known) -> None:
         self.of.check(known)

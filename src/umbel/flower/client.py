@@ -29,7 +29,8 @@ from umbel.engines.private import Private
 from umbel.engines.validation import OF_MODELS
 from umbel.flow import Engine, Request, Rows
 from umbel.flower import messages
-from umbel.flower.configuration import number_in
+from umbel.flower.admission import check_work, count
+from umbel.flower.configuration import number_in, truth_in
 from umbel.flower.expectation import check_frozen, model_name
 from umbel.flower.greeting import (
     VERSIONS,
@@ -54,6 +55,9 @@ log = logging.getLogger(__name__)
 
 Load = Callable[[Context, Experiment], Federation]
 """A function that a site writes, and that returns the examples of the site's own clients."""
+
+DESCRIBE = "describe"
+"""The node's setting that lets clients describe their inputs, for newcomers without labels."""
 
 GONE = "its data are no longer at this node"
 """Reason for a client that the node had announced and no longer has."""
@@ -150,13 +154,20 @@ class Node:
         if asked.remembered:
             each[MEMORY] = Rows(self._recalled(asked), torch.arange(len(clients)))
         request = Request(asked.work, clients, asked.seeds, asked.shared, each)
+        small = limits.refused(request, self.federation, exact=not self.private)
+        if small:
+            if len(small) == len(clients):
+                raise RefusedError(next(iter(small.values())))
+            able = [n for n, client in enumerate(clients.tolist()) if client not in small]
+            request = request.pick(torch.tensor(able))
         limits.check(request, self.federation, exact=not self.private)
         with limits.in_time():
             replies = self.engine.send(request)
         names = [self.federation.names[number] for number in replies.clients.tolist()]
         if MEMORY in replies.columns:
             memorise(self.memory, dict(zip(names, replies.columns[MEMORY], strict=True)))
-        refused = {self.federation.names[n]: why for n, why in replies.refused.items()}
+        unable = {**small, **replies.refused}
+        refused = {self.federation.names[n]: why for n, why in unable.items()}
         refused |= dict.fromkeys(gone, GONE)
         return messages.answer(names, replies.columns, refused)
 
@@ -180,9 +191,10 @@ class Node:
 def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = ()) -> ClientApp:
     """An app for SuperNodes. `load` returns the clients of the node that it is called on.
 
-    `experiment` is the TOML file that the server has, too: its model and its engine are used. Of
-    works outside the package only those in `own_works`, as "module:Name", are done, and of metrics
-    only those of the experiment.
+    `experiment` is the TOML file that the server has, too: its model and its engine are used, and
+    only works that its method declares are done (`Algorithm.sends`). Of works outside the package
+    only those in `own_works`, as "module:Name", are done, and of metrics only those of the
+    experiment.
     """
     app, nodes = ClientApp(), dict[int, Node]()
 
@@ -205,6 +217,7 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
             # A wrong setting is refused before examples are read, and not in the first round.
             called(context.node_config)
             NodeLimits.of(context.node_config)
+            truth_in(context.node_config, DESCRIBE, False)
             return introduce(node(context).site())
 
         reply = _named(_answered(message, introduced, Path(experiment)), context)
@@ -218,6 +231,9 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
             here = node(context)
             allowed = {*own_works, *(here.experiment.metrics or ())}
             asked = messages.asked_in(message.content, limits.max_bytes, allowed)
+            check_work(asked.work, here.experiment, truth_in(context.node_config, DESCRIBE, False))
+            most, clients = limits.max_requests, asked.clients
+            count(context.state, clients, asked.seeds, most, here.experiment)
             return here.work(asked, limits)
 
         return _answered(message, done, Path(experiment))

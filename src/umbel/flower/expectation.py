@@ -41,7 +41,9 @@ class Expectation:
             ("outputs", form.num_outputs, self.outputs),
         ):
             if wanted is not None and found != wanted:
-                few = self.outputs is not None and form.num_classes == form.num_outputs < self.outputs
+                few = (
+                    self.outputs is not None and form.num_classes == form.num_outputs < self.outputs
+                )
                 how = MORE_CLASSES.format(wanted) if name == "outputs" and few else ""
                 raise RefusedError(f"{name}: {found} is not {wanted}, as the server expects{how}")
         self._check_classes(form)

@@ -64,6 +64,8 @@ class NodeLimits(Settings):
     max_steps: int = 10**6  # gradients on a mini-batch, times the models that are trained
     max_examples: int = 10**8  # examples in all mini-batches
     max_seconds: float = 3600.0
+    max_requests: int = 100  # to one client in a round, for each start of a method with several
+    min_batch: int = 1  # examples of a client in a step of training
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -106,6 +108,24 @@ class NodeLimits(Settings):
             steps = passes * sum(steps for steps, _ in plans)
             self._check("steps", steps, self.max_steps, exact)
             self._check("examples", sum(map(prod, plans)), self.max_examples, exact)
+
+    def refused(
+        self, request: Request, federation: Federation, exact: bool = True
+    ) -> dict[int, str]:
+        """The clients that have too few examples for this work, and the reason for each.
+
+        A step on few examples reveals them. Without `exact`, reasons leave out numbers of examples.
+        """
+        found, work = dict[int, str](), request.work
+        for client in request.clients.tolist() if work.split == "train" else ():
+            size = max(1, int(federation.train.sizes[client]))
+            steps, width = work.batching.size(size)
+            fewest = width if steps else size
+            if fewest < self.min_batch:
+                said = f"{fewest} examples" if exact else "examples"
+                least = f"the {self.min_batch} that this node asks for (its setting min-batch)"
+                found[client] = f"a step on {said}, fewer than {least}"
+        return found
 
     @contextmanager
     def in_time(self) -> Iterator[None]:

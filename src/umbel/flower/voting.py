@@ -64,7 +64,9 @@ def check_alike(site: Site, expected: SiteForm | None) -> None:
     unlike = _unlike([form, expected])
     said = ", ".join(f"{name} is {found[name]}" for name in unlike)
     wanted = ", ".join(str(others[name]) for name in unlike)
-    raise RefusedError(f"{said}, but at the other sites {wanted}{_advice([form, expected], bool(site.inputs))}")
+    raise RefusedError(
+        f"{said}, but at the other sites {wanted}{_advice([form, expected], bool(site.inputs))}"
+    )
 
 
 def differences(sites: Iterable[Site]) -> str:
@@ -87,7 +89,9 @@ def _advice(forms: Iterable[SiteForm], tables: bool) -> str:
     """
     forms = list(forms)
     if tables:
-        return f"; a table has a feature for each category, and a class for each label, that {ALIKE}"
+        return (
+            f"; a table has a feature for each category, and a class for each label, that {ALIKE}"
+        )
     if not {*_unlike(forms)} <= {"num_outputs", "num_classes"}:
         return ""
     counts = [form.num_classes for form in forms if form.num_classes is not None]

@@ -9,7 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umbel.algorithms.base import Algorithm, State
+from umbel.algorithms.restarts import innermost
 from umbel.checks import check
+from umbel.client.work import Evaluation, MixtureEvaluation, PersonalEvaluation, Routed, Work
+from umbel.client.work.routed import MOST
 from umbel.flow import Flow, as_flow
 from umbel.runs.forms import as_served
 from umbel.runs.personal import Personal
@@ -47,6 +50,23 @@ def evaluated(
         tuned = personalised(personal, test, validation, ctx, metrics, max_value)
         found["test"] = yield from tuned
     return found
+
+
+def works_of(
+    algorithm: Algorithm[Any],
+    metrics: tuple[str, ...],
+    personal: Personal | None,
+    max_value: float,
+) -> list[Work]:
+    """Every work that a run asks clients to do: its method's, and those of `evaluated`."""
+    kind = MixtureEvaluation if innermost(algorithm).mixes else Evaluation
+    works: list[Work] = [kind("validation", metrics), kind("test", metrics)]
+    if personal is not None:
+        works += [*personal.works(max_value), PersonalEvaluation()]
+        works.append(PersonalEvaluation("test", metrics))
+    if innermost(algorithm).mixes_experts:
+        works += [Routed(work, MOST) for work in works]
+    return [*algorithm.sends, *works]
 
 
 def clusters_of(

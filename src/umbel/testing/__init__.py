@@ -26,6 +26,7 @@ from umbel.testing.absences import (
     one_client_may_be_lost_in_any_request,
     requests_that_nobody_answers_are_survived,
 )
+from umbel.testing.asking import it_asks_only_for_works_that_it_declares
 from umbel.testing.federations import adapted_mlp, blobs, mlp
 from umbel.testing.runs import ROUNDS
 from umbel.testing.sameness import (
@@ -80,5 +81,6 @@ CHECKS: tuple[Check, ...] = (
     what_clusters_share_is_one_for_all,
     newcomers_are_assigned_or_refused,
     what_it_tells_fits_the_clients,
+    it_asks_only_for_works_that_it_declares,
 )
 """All checks, for `pytest.mark.parametrize`: each is a function that takes a method."""

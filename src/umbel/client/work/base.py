@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import astuple, dataclass, fields
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -150,6 +150,14 @@ class Work(Settings, ABC):
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         """Return the form of the reply, given the shapes of the sent tensors."""
 
+    def allows(self, setting: str, value: object) -> bool:
+        """Return whether a method that declares this work in `sends` may send another value.
+
+        By default a setting has the declared value in every round.
+        """
+        declared: object = getattr(self, setting)
+        return declared == value
+
     def widths(self, layout: Layout) -> tuple[int, ...]:
         """Return the numbers of values that a sent model may have, given the net's layout."""
         return (layout.num_values,) if self.inner is None else self.inner.widths(layout)
@@ -164,6 +172,28 @@ class Work(Settings, ABC):
         It is counted in records; a work without this function costs nothing.
         """
         return Cost() if self.inner is None else self.inner.cost(num_examples, sent)
+
+
+def undeclared(asked: Work, declared: Iterable[Work]) -> str | None:
+    """Why `asked` is none of the declared works, in words; None if it is one of them."""
+    alike = (work for work in declared if type(work) is type(asked))
+    nearest = min((_differences(work, asked) for work in alike), key=len, default=["not declared"])
+    return nearest[0] if nearest else None
+
+
+def _differences(declared: Work, asked: Work) -> list[str]:
+    """The settings of `asked` that `declared`, of the same type, does not allow."""
+    found = list[str]()
+    for member in fields(declared):
+        one, other = getattr(declared, member.name), getattr(asked, member.name)
+        works = isinstance(one, Work) and isinstance(other, Work)
+        if works and type(one) is type(other):
+            found += [f"{member.name}.{each}" for each in _differences(one, other)]
+        elif works:
+            found.append(f"{member.name} is {type(other).__name__}, not {type(one).__name__}")
+        elif not declared.allows(member.name, other):
+            found.append(f"{member.name} = {other!r}, but it is {one!r}")
+    return found
 
 
 def promised(work: Work, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:

@@ -28,7 +28,8 @@ class ChooseByLoss(Work):
     `losses` (K,).
     """
 
-    then: Work
+    then: Work  #: the work with the chosen model
+    #: whether losses are those of all training examples, or of the first mini-batch
     judge: Judge = "all"
 
     @property

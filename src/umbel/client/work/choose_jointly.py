@@ -90,7 +90,7 @@ class ChooseJointly(Work):
     The reply is the reply of `score.local` with `chosen` and `scores` (K,).
     """
 
-    score: JointScore
+    score: JointScore  #: how models are scored, and how the chosen one is trained
 
     @property
     def inner(self) -> Work:

@@ -30,6 +30,10 @@ class Description(Work):
         check(self.outputs >= 1, "outputs", self.outputs, "1 or more")
         check(self.bound > 0, "bound", self.bound, "more than 0")
 
+    def allows(self, setting: str, value: object) -> bool:
+        """The number of outputs is that of the network."""
+        return setting == "outputs" or super().allows(setting, value)
+
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         models = sent["models"]
         size = (len(models), self.outputs)

@@ -20,7 +20,7 @@ class Feature(Work):
     Without coordinates, the feature is the whole gradient or update. Kim et al. 2024, eq. 80.
     """
 
-    of: Work
+    of: Work  #: the work that computes the gradient or update
 
     @property
     def inner(self) -> Work:

@@ -64,6 +64,14 @@ class LocalTraining(Work):
         """
         return replace(self, lr=max(self.lr * factor, float_info.min), lr_decay=1.0)
 
+    def allows(self, setting: str, value: object) -> bool:
+        """Learning rates may be lower, as they are in later rounds."""
+        if setting == "lr":
+            return isinstance(value, float) and value <= self.lr
+        if setting == "lr_decay":
+            return value in (1.0, self.lr_decay)
+        return super().allows(setting, value)
+
     @property
     def batching(self) -> Batching:
         return Batching(self._plan, draws=self.batch_size != "all", shape=self.shape)

@@ -24,7 +24,7 @@ class MixtureTraining(Work):
     weights.
     """
 
-    local: LocalTraining
+    local: LocalTraining  #: mini-batches, learning rate and optimizer
 
     @property
     def inner(self) -> Work:

@@ -28,9 +28,17 @@ class PrincipalVectors(Work):
     singular vector is arbitrary: the entry of largest magnitude is made positive.
     """
 
-    num_vectors: int  # p
-    num_inputs: int  # D, number of values of one example
-    num_classes: int | None = None  # if given, p vectors for each class
+    num_vectors: int  #: p, the number of vectors
+    num_inputs: int  #: D, number of values of one example
+    num_classes: int | None = None  #: if given, p vectors for each class
+
+    def allows(self, setting: str, value: object) -> bool:
+        """The sizes of inputs and outputs are those of the examples, which a method learns late."""
+        if setting == "num_inputs":
+            return True
+        if setting == "num_classes":
+            return (value is None) == (self.num_classes is None)
+        return super().allows(setting, value)
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
         size = prod(shard.x.shape[1:])

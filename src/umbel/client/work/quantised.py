@@ -24,8 +24,8 @@ class Quantised(Work):
     Kim et al. 2024, E.1 "Decimal point quantization": further digits are set to 0, not rounded.
     """
 
-    of: Work
-    digits: int
+    of: Work  #: the work whose reply is cut
+    digits: int  #: number of decimal places
 
     def __post_init__(self) -> None:
         check(0 <= self.digits <= MOST, "digits", self.digits, f"in 0 to {MOST}")

@@ -27,12 +27,18 @@ class Routed(Work):
     does not train, in `others` (O,). Then the update is the update of the own part.
     """
 
-    of: Work
-    num_experts: int  # M
+    of: Work  #: the work with such a model
+    num_experts: int  #: M
 
     def __post_init__(self) -> None:
         number = self.num_experts
         check(2 <= number <= MOST, "num_experts", number, f"in 2 to {MOST}")
+
+    def allows(self, setting: str, value: object) -> bool:
+        """There may be fewer experts, whose number a method finds in its rounds."""
+        if setting == "num_experts":
+            return isinstance(value, int) and value <= self.num_experts
+        return super().allows(setting, value)
 
     @property
     def inner(self) -> Work:

@@ -19,7 +19,7 @@ from umbel.client.work.local_training import LocalTraining
 class TrainAndGradient(Work):
     """The reply of `local`, and `gradient` (P,) on all training data at the received model."""
 
-    local: LocalTraining
+    local: LocalTraining  #: how clients train
 
     @property
     def inner(self) -> Work:
