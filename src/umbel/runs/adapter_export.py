@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from umbel.checks import UsageError
 from umbel.client.experts import Down
 from umbel.networks.packages import optional
 from umbel.runs.durable import replacing
-from umbel.runs.tensor_files import write_plain
+from umbel.runs.tensor_files import NOTHING, write_plain
 
 WEIGHTS = "adapter_model.safetensors"
 SETTINGS = "adapter_config.json"
@@ -24,6 +25,7 @@ def to_peft(
     module: nn.Module,
     x: Tensor,  # noqa: ARG001
     folder: Path,
+    said: Mapping[str, str] = NOTHING,
     *,
     moved: Sequence[str] = (),
 ) -> Callable[[Tensor], Tensor]:
@@ -46,7 +48,7 @@ def to_peft(
     _check_held(used, adapters)
     folder.mkdir(parents=True, exist_ok=True)
     written = {name: tensor.detach().clone().contiguous() for name, tensor in adapters.items()}
-    write_plain(folder / WEIGHTS, written, {"format": "pt"})
+    write_plain(folder / WEIGHTS, written, {"format": "pt", "umbel": json.dumps(dict(said))})
     settings = copy.deepcopy(network.peft_config[network.active_adapter])
     settings.inference_mode = True
     with replacing(folder / SETTINGS) as beside:

@@ -23,6 +23,7 @@ from umbel.data.splits import typed
 from umbel.flow import Flow
 from umbel.runs import tensor_files
 from umbel.runs.guards import asked
+from umbel.runs.identity import RUN, check_identity, identity
 from umbel.runs.run import Run
 from umbel.seeds import Stream, seed_of
 from umbel.server.ask import Context
@@ -100,7 +101,8 @@ def _ask(models: Tensor, work: Description, ctx: Context) -> Flow[Descriptions]:
 
 def save(folder: Path, found: Descriptions) -> None:
     """Keep the descriptions of a run's clients in its folder."""
-    tensor_files.write(folder / FILE, {"clients": found.clients, "table": found.table}, {})
+    tensors = {"clients": found.clients, "table": found.table}
+    tensor_files.write(folder / FILE, tensors, {RUN: identity(folder, rounds=False)})
 
 
 def load(folder: Path) -> Descriptions | None:
@@ -111,8 +113,9 @@ def load(folder: Path) -> Descriptions | None:
     advice = f"; {ADVICE}"
     with tensor_files.reading(file, "not the descriptions that were written", advice) as (
         opened,
-        _,
+        header,
     ):
+        check_identity(file, header.get(RUN), folder, rounds=False)
         return Descriptions(**tensor_files.tensors_in(opened))
 
 

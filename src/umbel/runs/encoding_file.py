@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from umbel.data.channel_scale import CHANNELS, ChannelScale
 from umbel.data.tables.encoding import Encoding
 from umbel.runs.durable import write_text
+from umbel.runs.identity import RUN, check_identity
 from umbel.runs.seals import json_text, json_value
+from umbel.runs.tensor_files import NOTHING
 from umbel.runs.way_on import way_on
 
 FILE = "encoding.json"
 
 
-def write(file: Path, encoding: Encoding | ChannelScale | None) -> None:
-    """Write a file, if there is anything to write."""
+def write(
+    file: Path, encoding: Encoding | ChannelScale | None, said: Mapping[str, str] = NOTHING
+) -> None:
+    """Write a file, if there is anything to write; `said` is what it says of its run besides."""
     if encoding is not None:
-        write_text(file, json_text(encoding.plain()))
+        write_text(file, json_text({**encoding.plain(), **said}))
 
 
 def read(folder: Path) -> Encoding | ChannelScale | None:
     """What a run's folder holds, if it does. Raises `UsageError` for a file that is damaged."""
     how = f"remove it and clusters.csv, and {way_on(folder)} writes them again"
-    return json_value(folder / FILE, _from_plain, how)
+    file, said = folder / FILE, dict[str, str]()
+
+    def made(table: dict[str, Any]) -> Encoding | ChannelScale:
+        said[RUN] = str(table.pop(RUN, ""))
+        return _from_plain(table)
+
+    encoding = json_value(file, made, how)
+    check_identity(file, said.get(RUN), folder)
+    return encoding
 
 
 def _from_plain(table: dict[str, Any]) -> Encoding | ChannelScale:

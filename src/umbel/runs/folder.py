@@ -24,6 +24,7 @@ from umbel.runs.durable import write_text
 from umbel.runs.evidence import EvidenceFolder
 from umbel.runs.experiment import Experiment
 from umbel.runs.experiment_file import ELSEWHERE, ExperimentFile
+from umbel.runs.identity import RUN, identity
 from umbel.runs.models_folder import ModelsFolder
 from umbel.runs.origins import Origin
 from umbel.runs.putting_right import putting_right
@@ -251,7 +252,8 @@ class RunFolder:
         """Write models and files about clients: all but the file that marks the run as finished."""
         checkpoint_parts.remove_spare(checkpoint_parts.place(self.file("checkpoint.safetensors")))
         self.models.write(run, scores)
-        encoding_file.write(self.file(encoding_file.FILE), run.divided.encoding)
+        said = {RUN: identity(self.path)}
+        encoding_file.write(self.file(encoding_file.FILE), run.divided.encoding, said)
         write_facts(self.file("clients.csv"), run.divided, scores)
 
     def stop_at(self, stop: Stop) -> None:

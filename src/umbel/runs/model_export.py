@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import json
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +26,7 @@ from umbel.runs import encoding_file
 from umbel.runs.adapter_export import to_peft
 from umbel.runs.digests import digest
 from umbel.runs.durable import write_bytes
+from umbel.runs.identity import RUN, identity
 from umbel.runs.models_folder import MadeFor
 from umbel.runs.result import Result
 from umbel.runs.tensor_files import write_plain
@@ -48,6 +50,9 @@ LONGEST_QUOTED = 200
 """Characters of a client's name in a file's; the suffix, and that of its encoding, have room."""
 
 Run = Callable[[Tensor], Tensor]
+
+Said = Mapping[str, str]
+"""What a file says of itself: the identity of its run, and whose model it is."""
 
 
 @dataclass(frozen=True)
@@ -94,12 +99,13 @@ def export_model(
     file.parent.mkdir(parents=True, exist_ok=True)
     moved = [entry.name for entry in result.net.layout.rest]
     writer = partial(to_peft, moved=moved) if to == "peft" else WRITERS[to]
+    said = {RUN: identity(result.folder.path), "model": name}
     with _quietly(), torch.no_grad():
-        written = writer(module, examples[1], file)
+        written = writer(module, examples[1], file, said)
         expected = [(x, _outputs(module, x)) for x in examples]
         compared = {len(x): _difference(written(x), y) for x, y in expected if y is not None}
     if beside is not None:  # the run's inputs came from a table or channels
-        encoding_file.write(beside, encoding)
+        encoding_file.write(beside, encoding, said)
     return Exported(file, max(compared.values(), default=nan), sum(compared), beside)
 
 
@@ -135,10 +141,10 @@ def _as_file(name: str) -> str:
     return f"{kept}-{digest([name.encode(errors='surrogateescape')])[:8]}"
 
 
-def _to_torch(module: nn.Module, x: Tensor, file: Path) -> Run:
+def _to_torch(module: nn.Module, x: Tensor, file: Path, said: Said) -> Run:
     program, data = _captured(module, x), BytesIO()
     try:
-        torch.export.save(program, data)
+        torch.export.save(program, data, extra_files={"umbel.json": json.dumps(dict(said))})
     except Exception as error:  # what can be captured need not have a form on disk
         raise UsageError(f"to: 'torch' is not possible: {first_line(error)}") from None
     write_bytes(file, data.getvalue())
@@ -146,7 +152,7 @@ def _to_torch(module: nn.Module, x: Tensor, file: Path) -> Run:
     return run
 
 
-def _to_onnx(module: nn.Module, x: Tensor, file: Path) -> Run:
+def _to_onnx(module: nn.Module, x: Tensor, file: Path, said: Said) -> Run:
     try:
         import onnxruntime
         import onnxscript  # noqa: F401
@@ -162,7 +168,10 @@ def _to_onnx(module: nn.Module, x: Tensor, file: Path) -> Run:
             output_names=["y"],
             verbose=False,
         )
-        data: bytes = exported.model_proto.SerializeToString()
+        proto = exported.model_proto
+        for key, value in said.items():
+            proto.metadata_props.add(key=f"umbel.{key}", value=value)
+        data: bytes = proto.SerializeToString()
         session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     except Exception as error:  # whatever ONNX lacks for this module
         raise UsageError(f"to: 'onnx' is not possible: {first_line(error)}") from None
@@ -170,9 +179,10 @@ def _to_onnx(module: nn.Module, x: Tensor, file: Path) -> Run:
     return lambda x: torch.from_numpy(session.run(None, {"x": x.numpy()})[0])
 
 
-def _to_safetensors(module: nn.Module, x: Tensor, file: Path) -> Run:  # noqa: ARG001
+def _to_safetensors(module: nn.Module, x: Tensor, file: Path, said: Said) -> Run:  # noqa: ARG001
     tensors = _tensors(module)
-    write_plain(file, {name: t.detach().clone().contiguous() for name, t in tensors.items()})
+    whole = {name: t.detach().clone().contiguous() for name, t in tensors.items()}
+    write_plain(file, whole, {"umbel": json.dumps(dict(said))})
     again = copy.deepcopy(module)
     for buffer in again.buffers():
         buffer.data = buffer.detach().clone(memory_format=torch.contiguous_format)
@@ -190,7 +200,7 @@ def _tensors(module: nn.Module) -> dict[str, Tensor]:
     return {name: value for name, value in entries if isinstance(value, Tensor)}
 
 
-WRITERS: dict[Format, Callable[[nn.Module, Tensor, Path], Run]] = {
+WRITERS: dict[Format, Callable[[nn.Module, Tensor, Path, Said], Run]] = {
     "onnx": _to_onnx,
     "torch": _to_torch,
     "safetensors": _to_safetensors,

@@ -19,6 +19,7 @@ from umbel.client.net import Net
 from umbel.data.form import Form
 from umbel.runs.config import structured
 from umbel.runs.durable import link, settle
+from umbel.runs.identity import RUN, check_identity, identity
 from umbel.runs.origins import FROZEN_WITHIN
 from umbel.runs.putting_right import putting_right
 from umbel.runs.run import Run
@@ -33,6 +34,9 @@ are mixtures of experts.
 """
 
 CLIENTS = "clients.safetensors"
+
+CLUSTERS = "clusters"
+"""The key under which a file says whose model it holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,11 +73,13 @@ class ModelsFolder:
         own, used = _own_models(scores)
         _, firsts = np.unique(scores.clusters, return_index=True)
         labels = scores.labels[firsts].tolist()
+        run_of = identity(self.path.parent)
         fits = made_for(run, labels[0], used)  # once, as it goes through all inputs
         for row, (cluster, *others) in _sharing(scores.models.index[firsts].tolist()).items():
             tensors = run.net.layout.tensors(run.net.settled(scores.models.table[row]))
             header = asdict(replace(fits, label=labels[cluster]))
             header = {name: v for name, v in header.items() if name != "frozen" or v}
+            header |= {RUN: run_of, CLUSTERS: [cluster, *others]}
             if others:
                 header["labels"] = {str(each): labels[each] for each in (cluster, *others)}
             whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
@@ -81,7 +87,8 @@ class ModelsFolder:
             for each in others:
                 link(self.file(cluster), self.file(each))
         if own:
-            said = {"experts": scores.served.experts} if used == "experts" else {}
+            said = {RUN: run_of}
+            said |= {"experts": scores.served.experts} if used == "experts" else {}
             write(self.path / CLIENTS, own, said, settled=False)
         settle(self.path)
 
@@ -91,7 +98,7 @@ class ModelsFolder:
 
     def made_for(self, cluster: int) -> MadeFor:
         """What the model of a cluster fits, without reading the model itself."""
-        with _opened(self.file(cluster)) as (_, header):
+        with self._opened(cluster) as (_, header):
             own = header.pop("labels", {}).get(str(cluster))  # of clusters that share the file
             header = header if own is None else {**header, "label": own}
             found: MadeFor = structured(header, MadeFor)
@@ -103,7 +110,7 @@ class ModelsFolder:
 
     def model(self, cluster: int) -> dict[str, Tensor]:
         """The tensors of a cluster's model by name."""
-        with _opened(self.file(cluster)) as (opened, _):
+        with self._opened(cluster) as (opened, _):
             return tensors_in(opened)
 
     def theta(self, cluster: int, net: Net) -> Tensor:
@@ -124,7 +131,7 @@ class ModelsFolder:
 
         Only the first cluster's file is checked, as all have the same.
         """
-        with _opened(self.file(0)) as (opened, header):
+        with self._opened(0) as (opened, header):
             names, digest = set(opened.keys()), header.get("frozen", "")
         if net.modules.frozen.keys() & names:
             raise UsageError(f"{self.path.parent}: {FROZEN_WITHIN}")
@@ -136,7 +143,7 @@ class ModelsFolder:
 
     def personal(self, client: int) -> Tensor:
         """The personal model (P,) of the client of this number."""
-        with _opened(self.path / CLIENTS) as (opened, _):
+        with self._opened() as (opened, _):
             row = int(opened.get_slice("index")[client])
             model: Tensor = opened.get_slice("models")[row]
             return model
@@ -147,7 +154,7 @@ class ModelsFolder:
             models, weights = self.mixture(client)
             self._check_size(models.shape[1:], net)
             return Mixture(net.modules_of(models), weights, net.objective).eval()
-        with _opened(self.path / CLIENTS) as (_, header):
+        with self._opened() as (_, header):
             experts = 1 if used == "personal" else int(header["experts"])
         routed = net if used == "personal" else net.routed(experts)
         theta = self.personal(client)
@@ -161,8 +168,26 @@ class ModelsFolder:
 
     def mixture(self, client: int) -> tuple[Tensor, Tensor]:
         """The models (K, P) that all clients mix, and this client's weight (K,) of each."""
-        with _opened(self.path / CLIENTS) as (opened, _):
+        with self._opened() as (opened, _):
             return opened.get_tensor("models"), opened.get_slice("weights")[client]
+
+    @contextmanager
+    def _opened(self, cluster: int | None = None) -> Iterator[tuple[Any, Header]]:
+        """The open file of a cluster, or of the clients' own models, and its header.
+
+        Raises `UsageError` if it is missing, not what it should be, or in another file's place.
+        """
+        file = self.path / CLIENTS if cluster is None else self.file(cluster)
+        with putting_right(self.path.parent):
+            if not file.is_file():
+                raise UsageError(f"{file}: missing")
+            with reading(file, "not a readable model of this version") as (opened, header):
+                check_identity(file, header.pop(RUN, None), self.path.parent)
+                clusters = header.pop(CLUSTERS, [cluster])
+                if cluster is not None and cluster not in clusters:
+                    whose = ", ".join(map(str, clusters))
+                    raise UsageError(f"{file}: holds the model of cluster {whose}")
+                yield opened, header
 
 
 def _sharing(rows: Sequence[int]) -> dict[int, list[int]]:
@@ -200,13 +225,3 @@ def _own_models(scores: ClientScores) -> tuple[dict[str, Tensor], OwnModels]:
     rows, index = torch.unique(served.models.index, return_inverse=True)
     own = {"models": served.models.table[rows], "index": index}
     return own, "personal" if served.experts == 1 else "experts"
-
-
-@contextmanager
-def _opened(file: Path) -> Iterator[tuple[Any, Header]]:
-    """The open file. Raises `UsageError` if it is missing, or not what it should be."""
-    with putting_right(file.parent.parent):
-        if not file.is_file():
-            raise UsageError(f"{file}: missing")
-        with reading(file, "not a readable model of this version") as found:
-            yield found

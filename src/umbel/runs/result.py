@@ -192,6 +192,7 @@ class Result:
     @cached_property
     def state(self) -> State:
         """The method's state after the last round. Raises `UsageError` if it is damaged."""
+        _ = self.made_for  # whose files say of which run they are
         experiment, groups = self.experiment, [client.group for client in self.clients]
         method, net = self.algorithm, self.net
         with unsaid():
