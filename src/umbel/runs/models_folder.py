@@ -87,7 +87,7 @@ class ModelsFolder:
             for each in others:
                 link(self.file(cluster), self.file(each))
         if own:
-            said = {RUN: run_of}
+            said: Header = {RUN: run_of}
             said |= {"experts": scores.served.experts} if used == "experts" else {}
             write(self.path / CLIENTS, own, said, settled=False)
         settle(self.path)
