@@ -42,7 +42,8 @@ class Divided(nn.Module):
             with torch.no_grad():
                 left = normalize(weight @ self.right, dim=0)
                 self.right.copy_(normalize(weight.T @ left, dim=0))
-        return weight / (weight @ self.right.clone()).norm()
+        length: Tensor = (weight @ self.right.clone()).norm()
+        return weight / length
 
 
 def own() -> nn.Module:

@@ -79,8 +79,9 @@ class Federation:
         return f"Federation: {', '.join(parts)}"
 
     def __str__(self) -> str:
-        table = isinstance(self.encoding, Encoding)
-        return f"{self!r}\n{described(self.encoding)}" if table else repr(self)
+        if isinstance(self.encoding, Encoding):
+            return f"{self!r}\n{described(self.encoding)}"
+        return repr(self)
 
     def _repr_html_(self) -> str:
         columns: dict[str, Iterable[str]] = {"client": self.names}

@@ -160,8 +160,8 @@ class Table(Scenario):
 
     def _wanted(self, file: Path, header: Sequence[str], of_all: bool) -> Sequence[str]:
         """The columns to read; `of_all`: from one file of all clients."""
-        settings = ("client", "target", "columns", "numbers", "categories", "dates", "texts")
-        settings += ("leave_out", "time", "split_column", "attributes")
+        lists = ("columns", "numbers", "categories", "dates", "texts", "leave_out", "attributes")
+        settings = ("client", "target", "time", "split_column", *lists)
         named = {setting: getattr(self, setting) for setting in settings}
         unknown = "client" if of_all and self.client is None else None
         check_named(file, header, named, unknown, self.separator)
@@ -276,7 +276,8 @@ class Table(Scenario):
             expected = f"at most most_categories = {most}; {leave}, or name it in {kind}"
             where = f"{rows.files[0]}: column {column.name!r}"
             check(count <= most, where, f"{count:,} categories", expected)
-        inputs = [c for c in (*numbers, *categories) if c.name not in self._named]
+        columns_read: tuple[Numbers | Words, ...] = (*numbers, *categories)
+        inputs = [column for column in columns_read if column.name not in self._named]
         doubts = doubtful(inputs, np.concatenate(train), owners)
         every = [name for found in doubts.values() for name in found]
         how = to_write("leave_out", [*self.leave_out, *every]) if len(every) <= FEW else ""
