@@ -31,6 +31,7 @@ from sphinx.pycode import ModuleAnalyzer
 from sphinx.util.docutils import SphinxDirective
 
 import umbel
+from umbel.field_docs import TITLE
 
 MODULES = ("umbel", "umbel.method", "umbel.networks", "umbel.testing")
 
@@ -128,6 +129,8 @@ def read_docstring(
     """
     if what == "data":
         lines[:] = told(full, thing).splitlines()
+    if what == "class" and TITLE in lines:  # each field has an entry of its own below
+        lines[:] = lines[: lines.index(TITLE)]
     if what == "class" and issubclass(thing, umbel.Algorithm):
         _, _, paper = (sys.modules[thing.__module__].__doc__ or "").partition(": ")
         lines += [f"Source: {paper}".replace("\n", " ")] if re.search(r"\d{4}", paper) else []

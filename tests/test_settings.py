@@ -119,7 +119,7 @@ def kinds(base: type[Any] = Settings) -> Iterator[type[Any]]:
         ),
         (
             lambda: LocalTraining(optimizer=Adam),  # type: ignore[arg-type]
-            f"LocalTraining: optimizer: {Adam!r} is not an Optimizer; write Adam()",
+            f"LocalTraining: optimizer: {Adam!r} is not an Optimizer; write umbel.Adam()",
         ),
         (
             lambda: Averaging(shared="trunk.*"),  # type: ignore[arg-type]
@@ -139,19 +139,22 @@ def kinds(base: type[Any] = Settings) -> Iterator[type[Any]]:
         ),
         (
             lambda: IFCA(local=None),  # type: ignore[arg-type]
-            "IFCA: local: None is not a LocalTraining",
+            "IFCA: local: None is not a LocalTraining; write umbel.LocalTraining()",
         ),
         (
             lambda: LCFL(warm_up_training=3),  # type: ignore[arg-type]
-            "LCFL: warm_up_training: 3 is not a LocalTraining",
+            "LCFL: warm_up_training: 3 is not a LocalTraining; write umbel.LocalTraining()",
         ),
         (
             lambda: Run(IFCA, blobs(), net()),  # type: ignore[arg-type]
-            f"Run: algorithm: {IFCA!r} is not an Algorithm; write IFCA()",
+            f"Run: algorithm: {IFCA!r} is not an Algorithm; write umbel.IFCA()",
         ),
         (
             lambda: Run(IFCA(), blobs(), net(), engine="vectorised"),  # type: ignore[arg-type]
-            "Run: engine: 'vectorised' is not an EngineSettings or an Engine",
+            (
+                "Run: engine: 'vectorised' is not an EngineSettings or an Engine; "
+                "write umbel.EngineSettings(name='vectorised')"
+            ),
         ),
         (
             lambda: Limits(max_examples=1.5),  # type: ignore[arg-type]

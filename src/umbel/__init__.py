@@ -11,6 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from umbel.field_docs import explained
 from umbel.version import __version__
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ if not TYPE_CHECKING:  # or a type checker would take any name for one that is t
         """Load a public name, or a module of the package, when it is first asked for."""
         for module, names in _HOMES.items():
             if name in names:
-                return getattr(import_module(module), name)
+                return explained(getattr(import_module(module), name))
         if not name.startswith("_"):
             try:
                 return import_module(f"{__name__}.{name}")
@@ -220,7 +221,11 @@ if not TYPE_CHECKING:  # or a type checker would take any name for one that is t
                 # `hasattr` and `getattr` with a default expect this error alone.
                 if error.name != f"{__name__}.{name}":
                     raise AttributeError(str(error)) from error
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from umbel.checks import closest
+
+        close = closest(name, __all__)
+        hint = f"; did you mean umbel.{close}?" if close else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__all__})

@@ -14,6 +14,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, ClassVar, get_origin
 
+from umbel.synonyms import synonym
+
 LONGEST = 160
 """Characters of a value that a message shows."""
 
@@ -230,8 +232,11 @@ def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most similar to this one; None if no name is similar."""
-    folded = {each.casefold(): each for each in reversed(list(known))}
+    """The known name that other libraries call by this one, else the most similar; None without."""
+    names = list(known)
+    if other := synonym(name, names):
+        return other
+    folded = {each.casefold(): each for each in reversed(names)}
     close = difflib.get_close_matches(name.casefold(), folded, n=1)
     return folded[close[0]] if close else None
 

@@ -46,6 +46,7 @@ from umbel.client.work import (
     Work,
 )
 from umbel.client.work.local_training import check_no_pull, check_plain_steps
+from umbel.field_docs import explain_all
 from umbel.flow import Flow, Replies, Request, Rows
 from umbel.reduction import Reduction, Sums
 from umbel.server.aggregation import Averaging, cluster_mean
@@ -201,3 +202,5 @@ __all__ = [
     "train_summed",
     "train_with_gradient",
 ]
+
+explain_all(globals())

@@ -5,16 +5,30 @@ from __future__ import annotations
 import difflib
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache, wraps
 from types import NoneType, UnionType
-from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    ParamSpec,
+    Self,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import torch
 
 from umbel.checks import UsageError, check_decorated, import_hint, kind_of, lacking, nearest, shown
+from umbel.synonyms import same, synonym
 
 SCALARS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 """The types of single values, in words. Numbers are finite, and of 64 bits if whole."""
@@ -27,6 +41,15 @@ class UnfitError(ValueError):
     """A value of the wrong type; the message starts with the value, not with a field."""
 
     place = ""  # of a list's item, such as "[2]"
+    hint = ""  # end of the message: what to write instead
+
+
+class NotATableError(UnfitError):
+    """A value where a table is expected."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(f"{shown(value)} is not a table")
+        self.word = value if isinstance(value, str) else ""
 
 
 class Settings:
@@ -43,14 +66,18 @@ class Settings:
     may_be_infinite: ClassVar[frozenset[str]] = frozenset()
     """Names of the numbers that need not be finite; the class checks them itself."""
 
-    def __new__(cls, *given: Any, **named: Any) -> Self:  # noqa: ARG004
-        """Raise `UsageError` for an unknown keyword, and suggest the most similar known one."""
+    def __new__(cls, *given: Any, **named: Any) -> Self:
+        """Raise `UsageError` for an unknown keyword, and say what to write."""
         kind: Any = cls
         known: Any = _parameters(kind)
         for name in () if known is None else sorted(named.keys() - set(known)):
             present = cls.former.get(name)
-            hint = f"it is {present} now" if present else nearest(name, known)
+            values = {**dict(zip(known, given, strict=False)), **named}
+            hint = f"it is {present} now" if present else what_to_write(cls, name, values)
             raise UsageError(f"{cls.__name__}: {name}: unknown; {hint}")
+        if given and all(f.kw_only for f in fields(kind) if f.init):
+            names = ", ".join(f"{name}=..." for name in known)
+            raise UsageError(f"{cls.__name__}: give values by name: {public_name(cls)}({names})")
         return super().__new__(cls)
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -156,11 +183,153 @@ def fitted(value: Any, kind: Any) -> Any:
     if len(members) > 1:
         return _any_of(value, members)
     if _is_judged(bare(kind)) and not isinstance(value, bare(kind)):
-        made = isinstance(value, type) and issubclass(value, bare(kind))
-        hint = f"; write {value.__name__}()" if made else getattr(bare(kind), "_hint", "")
-        said = kind_of(value) if isinstance(value, list | tuple | dict) else shown(value)
-        raise UnfitError(f"{said} is not {in_words(kind)}{hint}")
+        hint = getattr(bare(kind), "_hint", "") or _instead(value, bare(kind))
+        plain = isinstance(value, str | int | float | type | None)
+        error = UnfitError(
+            f"{shown(value) if plain else kind_of(value)} is not {in_words(kind)}{hint}"
+        )
+        error.hint = hint
+        raise error
     return value
+
+
+def _instead(value: Any, kind: type) -> str:
+    """What to write for an object of this class, if not this value, as the end of a message."""
+    word = value if isinstance(value, str) else getattr(value, "__name__", type(value).__name__)
+    made = [each for each in _subclasses(kind) if not inspect.isabstract(each)]
+    if isinstance(value, type) and value in made:
+        return f"; write {public_name(value)}()"
+    if made == [kind] and issubclass(kind, Settings):
+        pairs = _pairs(value, kind)
+        return f"; write {public_name(kind)}({', '.join(f'{k}={shown(v)}' for k, v in pairs)})"
+    names = {each.__name__.casefold(): each for each in reversed(made)}
+    plain = word.casefold().replace("-", "").replace("_", "")
+    if plain in names:
+        return f"; write {public_name(names[plain])}()"
+    close = difflib.get_close_matches(plain, names, n=1)
+    if close:
+        return f"; did you mean {public_name(names[close[0]])}()?"
+    public = sorted(name for each in made if "." in (name := public_name(each)))
+    return f"; write {' or '.join(f'{name}()' for name in public)}" if 0 < len(public) < 4 else ""
+
+
+def _pairs(value: Any, kind: Any) -> list[tuple[str, Any]]:
+    """The settings that a mapping or a word most likely stands for."""
+    known = {field.name: field for field in declared(kind)}
+    if isinstance(value, Mapping):
+        return [(name, of) for key, of in value.items() if (name := same(str(key), known))]
+    if isinstance(value, str):
+        fits = [name for name, field in known.items() if value in field.options]
+        fits += [name] if (name := same(value, known)) else []
+        return [(name, value) for name in fits[:1]]
+    return []
+
+
+def _subclasses(kind: type) -> list[type]:
+    """The class and all that extend it."""
+    below = type.__subclasses__(kind) if is_dataclass(kind) else []
+    return [kind, *(each for one in below for each in _subclasses(one))]
+
+
+def public_name(kind: type) -> str:
+    """The name of a class as users write it, such as `umbel.Adam`."""
+    name = kind.__name__
+    ours = kind.__module__.startswith("umbel.") and name in sys.modules["umbel"].__all__
+    return f"umbel.{name}" if ours else name
+
+
+ELSEWHERE = {
+    "rounds": "write run.rounds(30), or run.save(folder, 30)",
+    "device": 'write umbel.Run(..., engine=umbel.EngineSettings(device="cuda"))',
+    "workers": "write umbel.Run(..., engine=umbel.EngineSettings(workers=2))",
+    "seed": "write umbel.Run(..., seed=1)",
+    "participation": "write umbel.Run(..., participation=0.1)",
+    "lr": "write umbel.LocalTraining(lr=0.1), a method's `local`",
+    "epochs": "write umbel.LocalTraining(epochs=5), a method's `local`",
+    "batch_size": "write umbel.LocalTraining(batch_size=32), a method's `local`",
+    "optimizer": "write umbel.LocalTraining(optimizer=umbel.Adam()), a method's `local`",
+    "clients": 'write umbel.scenario("rotated-digits", clients=20), or give data of more clients',
+    "num_clusters": "not every method has it; umbel.IFCA(num_clusters=4) has",
+    "folder": "write run.save(folder, 30), or run.rounds(30, folder=folder)",
+}
+"""What to write for names that are no setting of a class, but are expected there."""
+
+
+def what_to_write(thing: Any, word: str, given: Mapping[str, Any]) -> str:
+    """A hint for an unknown keyword of a class or a function that was called with `given`."""
+    known = [name for name, _ in _members(thing)]
+    if own := synonym(word, [name for name in known if name not in given]):
+        return f"did you mean {own}?"
+    value = given.get(word)
+    text = shown(value) if isinstance(value, str | int | float) else "..."
+    if found := min(_paths(thing, word, given), default=None):
+        *_, path = found
+        return f"write {'('.join(path)}={text}{')' * (len(path) - 1)}"
+    return ELSEWHERE.get(same(word, ELSEWHERE) or "", "") or nearest(word, known)
+
+
+def _paths(thing: Any, word: str, given: Any) -> Iterator[tuple[bool, int, tuple[str, ...]]]:
+    """Where a setting of this name is within a class, such as ("local=umbel.LocalTraining", "lr").
+
+    The first entries are lower for paths that are more likely meant.
+    """
+    for name, usual in _members(thing):
+        value = (
+            given.get(name, usual) if isinstance(given, Mapping) else getattr(given, name, usual)
+        )
+        kind = value if isinstance(value, type) else type(value)
+        if issubclass(kind, Settings):
+            start, absent = f"{name}={public_name(kind)}", isinstance(value, type)
+            if found := same(word, [member for member, _ in _members(kind)]):
+                yield absent, 1, (start, found)
+            for lacking_, depth, path in _paths(kind, word, value):
+                yield absent or lacking_, depth + 1, (start, *path)
+
+
+def _members(thing: Any) -> Iterator[tuple[str, Any]]:
+    """The names that a class or a function is given, each with its default, or else its type."""
+    if is_dataclass(thing):
+        usual = {f.name: f for f in fields(thing)}
+        for field in declared(cast("Any", thing)):
+            default, factory = usual[field.name].default, usual[field.name].default_factory
+            default = default if factory is MISSING else factory()
+            yield field.name, _default(default, field.kind)
+        return
+    hints: dict[str, Any] = {}
+    with suppress(NameError, TypeError):  # of a name that is imported for type checkers alone
+        hints = get_type_hints(thing)
+    for name, parameter in inspect.signature(thing).parameters.items():
+        yield name, _default(parameter.default, hints.get(name))
+
+
+def _default(default: Any, kind: Any) -> Any:
+    if default is None or default is MISSING or default is inspect.Parameter.empty:
+        classes = [bare(member) for member in members_of(kind) if isinstance(bare(member), type)]
+        return next((each for each in classes if issubclass(each, Settings)), None)
+    return default
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def hinting(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a function: an unknown keyword raises `UsageError`, which says what to write."""
+
+    @wraps(function)
+    def call(*given: P.args, **named: P.kwargs) -> R:
+        try:
+            return function(*given, **named)
+        except TypeError as error:
+            within = error.__traceback__ and error.__traceback__.tb_next
+            unknown = sorted(named.keys() - inspect.signature(function).parameters.keys())
+            if within is not None or not unknown:
+                raise
+            name = function.__qualname__.removesuffix(".__init__")
+            hint = what_to_write(function, unknown[0], named)
+            raise UsageError(f"{name}: {unknown[0]}: unknown; {hint}") from None
+
+    return call
 
 
 def scalar(value: Any, kind: type) -> Any:
@@ -267,7 +436,8 @@ def _any_of(value: Any, members: Sequence[Any]) -> Any:
                 refusals.append(refusal)
     if len(refusals) == 1:
         raise refusals[0]
-    raise UnfitError(f"{shown(value)} is not {' or '.join(map(in_words, members))}")
+    hint = next((refusal.hint for refusal in refusals if refusal.hint), "")
+    raise UnfitError(f"{shown(value)} is not {' or '.join(map(in_words, members))}{hint}")
 
 
 def members_of(kind: Any) -> tuple[Any, ...]:

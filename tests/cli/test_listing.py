@@ -55,3 +55,27 @@ def test_programs_get_rows(umbel: Shell) -> None:
     (row,) = csv.DictReader(io.StringIO(umbel("list", "experiments", "flacc-digits", "--csv")[0]))
     assert row["name"] == "flacc-digits"
     assert row["comparison"] == "rotated-digits"
+
+
+def test_a_method_comes_with_its_settings(umbel: Shell) -> None:
+    printed = " ".join(umbel("list", "methods", "flacc")[0].split())
+    assert "n_merge = 2 largest number of merges in a round; a whole number; 1 or more" in printed
+    assert "num_clusters" not in printed
+    assert "[model] of mlp" in umbel("list", "models", "mlp")[0]
+
+
+def test_every_setting_is_listed_by_its_path(umbel: Shell) -> None:
+    rows = json.loads(umbel("list", "settings", "--json")[0])
+    paths = {row["path"] for row in rows}
+    assert {"rounds", "algorithm.local.lr", "scenario.clients", "engine.device"} <= paths
+    assert all(row["meaning"] for row in rows)
+    (row,) = [row for row in rows if row["path"] == "algorithm.local.lr"]
+    assert row["default"] == "0.1"
+    assert row["range"] == "a number; more than 0, and finite"
+
+
+def test_settings_are_found_by_words_of_others(umbel: Shell) -> None:
+    printed, _ = umbel("list", "settings", "learning_rate")
+    assert printed.split()[0] == "[algorithm.local]"
+    assert "more than 0, and finite" in printed
+    assert "is in no path of a setting" in umbel.refused("list", "settings", "zzz")

@@ -22,7 +22,7 @@ from umbel.engines import EngineSettings
 from umbel.engines.faults import Faults
 from umbel.engines.validation import Limits
 from umbel.runs.starting import check_settings
-from umbel.settings import MOST_ITEMS, argument
+from umbel.settings import MOST_ITEMS, argument, hinting
 from umbel.summary import in_short
 
 LOCAL = LocalTraining(epochs=2)
@@ -58,6 +58,7 @@ class Advice:
         return "\n".join(sentences(self))
 
 
+@hinting
 def advise(
     federation: Federation,
     net: Net,

@@ -13,6 +13,7 @@ from io import TextIOWrapper
 import click
 
 from umbel.checks import QuorumError, UsageError, check, lacking, memory_errors, printable
+from umbel.cli.hints import hint_for
 from umbel.cli.lazy import LazyGroup, Place
 from umbel.runs.durable import FULL
 from umbel.version import __version__
@@ -113,6 +114,8 @@ def _said(error: click.ClickException) -> str:
     where = getattr(error, "ctx", None)
     help_ = f"; see {where.command_path} --help" if where is not None else ""
     said = " ".join(error.format_message().split())  # click puts choices on separate lines
+    if hint := hint_for(error, sys.argv):
+        return f"umbel: {said.partition(' Did you')[0].removesuffix('.')}; {hint}"
     return f"umbel: {said.removesuffix('.')}{help_}"
 
 

@@ -12,6 +12,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from umbel.cli.hints import no_such_command
+
 
 @dataclass(frozen=True)
 class Place:
@@ -38,6 +40,13 @@ class LazyGroup(click.Group):
         if place is None:
             return None
         return with_verbose(getattr(import_module(place.module), place.attribute))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.places and not args[0].startswith("-"):
+            raise click.UsageError(no_such_command(args[0], self.list_commands(ctx)), ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

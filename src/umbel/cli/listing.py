@@ -9,7 +9,7 @@ from textwrap import fill
 
 import click
 
-from umbel.checks import LONGEST, UsageError, check, nearest
+from umbel.checks import LONGEST, UsageError, check, command, nearest
 from umbel.cli.catalogue import KINDS, comparisons, entries, times
 from umbel.cli.completing import complete_kinds
 from umbel.cli.options import RowFormat, form_options
@@ -20,20 +20,33 @@ from umbel.summary import counted
 THINGS = {"papers": "paper result"}
 """The noun for one item of a kind, if it is not the name of the kind."""
 
+SETTINGS = "settings"
+
+TABLES = {"methods": "algorithm", "scenarios": "scenario", "models": "model"}
+"""The table of an experiment that names a thing of this kind."""
+
+MOST_OWNERS = 8
+"""Longest list of the names that a table can have."""
+
 MOST_LINES = 3
 """Lines of names of each kind in the overview, so that it fits a screen."""
 
 
 @click.command(name="list")
 @click.argument(
-    "kind", required=False, metavar=f"[{'|'.join(KINDS)}]", shell_complete=complete_kinds
+    "kind",
+    required=False,
+    metavar=f"[{'|'.join([*KINDS, SETTINGS])}]",
+    shell_complete=complete_kinds,
 )
 @click.argument("pattern", required=False)
 @form_options
 def list_(kind: str | None, pattern: str | None, form: RowFormat | None) -> None:
     """List what there is: an overview, or a sentence for each thing of one kind.
 
-    PATTERN keeps those whose name it is part of, or fits with * and ?, such as 'rotated-*'.
+    PATTERN keeps those whose name it is part of, or fits with * and ?, such as 'rotated-*'. A
+    method, scenario or model whose name it is comes with its settings. `umbel list settings` has
+    every setting of an experiment by its path: what it is for, its default and its range.
     """
     if kind is None:
         if form is None:
@@ -42,8 +55,12 @@ def list_(kind: str | None, pattern: str | None, form: RowFormat | None) -> None
             print_rows(Table.of(row for k in KINDS for row in _rows(k, entries(k))), form)
         return
     check(len(pattern or "") <= LONGEST, "pattern", pattern, f"of {LONGEST} characters at most")
+    if kind == SETTINGS:
+        listed = settings_rows(pattern)
+        print_rows(Table.of(listed), form) if form is not None else _print_settings(listed)
+        return
     if kind not in KINDS:
-        raise UsageError(f"kind: {kind!r} is not known; {nearest(kind, KINDS)}")
+        raise UsageError(f"kind: {kind!r} is not known; {_kind_hint(kind)}")
     sentences = _matching(kind, pattern)
     if form is not None:
         print_rows(Table.of(_rows(kind, sentences)), form)
@@ -51,6 +68,55 @@ def list_(kind: str | None, pattern: str | None, form: RowFormat | None) -> None
         _print_experiments(sentences)
     else:
         _print_sentences(sentences, {name: times(name) for name in sentences if kind == "papers"})
+        if pattern in sentences and kind in TABLES:
+            _print_settings(settings_rows(name=pattern, table=TABLES[kind]))
+
+
+def _kind_hint(word: str) -> str:
+    """What to write in place of a kind, which may be the name of a thing."""
+    for kind in KINDS:
+        if word in entries(kind):
+            return f"write `{command('list', kind, word)}`"
+    return nearest(word, [*KINDS, SETTINGS])
+
+
+def settings_rows(
+    pattern: str | None = None, *, name: str | None = None, table: str = ""
+) -> list[dict[str, str]]:
+    """The settings whose path fits a pattern, or those of the one thing with this name."""
+    from umbel.field_docs import field_docs  # PyTorch loads for the classes that have the fields
+    from umbel.runs.setting_paths import path_of_setting, tables
+
+    rows = []
+    for each in tables():
+        if name is not None and (each.path != table or name not in each.names):
+            continue
+        whose = ", ".join(each.names) if len(each.names) <= MOST_OWNERS else ""
+        for doc in field_docs(each.kind):
+            path = each.full(doc.name)
+            if doc.name != "of" and (pattern is None or _fits(path, pattern)):
+                said = {"default": doc.default, "meaning": doc.meaning, "range": doc.allowed}
+                rows.append({"path": path, "of": whose, **said})
+    if not rows and pattern is not None:
+        meant = path_of_setting(pattern)
+        if meant is not None and meant != pattern:
+            return settings_rows(meant)
+        raise UsageError(f"pattern: {pattern!r} is in no path of a setting")
+    return rows
+
+
+def _print_settings(rows: Iterable[Mapping[str, str]]) -> None:
+    """The settings of each table under its path."""
+    above = None
+    for row in rows:
+        table, _, key = row["path"].rpartition(".")
+        if (table, row["of"]) != above:
+            above = table, row["of"]
+            title = f"[{table}]" if table else "the experiment"
+            click.secho(f"\n{title}{' of ' if row['of'] else ''}{row['of']}", bold=True)
+        click.echo(f"  {key}" + (f" = {row['default']}" if row["default"] else ""))
+        said = "; ".join(part for part in (row["meaning"], row["range"]) if part)
+        click.echo(_filled(said, "      "))
 
 
 def _matching(kind: str, pattern: str | None) -> dict[str, str]:

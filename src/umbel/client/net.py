@@ -30,6 +30,7 @@ from umbel.client.objectives import CLASSIFICATION, OBJECTIVES, Objective
 from umbel.client.turns import plain_attention
 from umbel.client.ways import KernelName, Precision, Way, kernel_of
 from umbel.notebooks import cut
+from umbel.settings import hinting
 from umbel.summary import counted
 
 
@@ -57,6 +58,7 @@ class Net:
     parameter is trained, if theta would mix types, or if a pattern matches nothing.
     """
 
+    @hinting
     def __init__(
         self,
         build: Callable[[], nn.Module],

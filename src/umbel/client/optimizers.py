@@ -28,7 +28,7 @@ class Optimizer(Settings, ABC):
         """The direction, and the memory for the next step."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SGD(Optimizer):
     """Stochastic gradient descent at a client, with the same results as `torch.optim.SGD`.
 
@@ -55,7 +55,7 @@ class SGD(Optimizer):
         return velocity, (velocity,)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Adam(Optimizer):
     """Adam at a client, with the same results as `torch.optim.Adam`.
 

@@ -26,7 +26,7 @@ from umbel.data.tables.described import described
 from umbel.data.tables.encoding import Encoding
 from umbel.notebooks import cut
 from umbel.seeds import Stream
-from umbel.settings import argument
+from umbel.settings import argument, hinting
 from umbel.summary import counted
 
 Examples: TypeAlias = "tuple[ArrayLike | Tensor | Any, ArrayLike | Tensor | Any]"
@@ -178,6 +178,7 @@ class Federation:
         write_clients(self, Path(folder))
 
     @classmethod
+    @hinting
     def from_arrays(
         cls,
         train: Clients,
@@ -241,6 +242,7 @@ class Federation:
         )
 
     @classmethod
+    @hinting
     def from_datasets(
         cls,
         train: Sequence[Dataset] | Mapping[str, Dataset],

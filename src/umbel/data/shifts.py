@@ -50,6 +50,7 @@ class Rotate(Shift):
     clusters are scored.
     """
 
+    # degrees by which each group's images are turned
     angles: tuple[float, ...] = (0.0, 90.0, 180.0, 270.0)
     # the group of each angle, numbered from 0; (): one group per angle
     group_of: tuple[int, ...] = ()
@@ -74,7 +75,7 @@ class SwapLabels(Shift):
     Two pairs may share a label, such as (0, 5) and (5, 8), unless they are `disjoint`.
     """
 
-    groups: int = 4
+    groups: int = 4  # number of groups
     disjoint: bool = False  # whether no label is swapped in more than one group
 
     def __post_init__(self) -> None:
@@ -106,7 +107,8 @@ class PermuteLabels(Shift):
     for the first group, which keeps its labels.
     """
 
-    groups: int = 4
+    groups: int = 4  # number of groups
+    # what is added to each group's labels, modulo their number; None: at random
     offsets: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -133,8 +135,8 @@ class PermuteLabels(Shift):
 class LabelGroups(Shift):
     """Each group holds examples of only some labels; the groups' labels are random and disjoint."""
 
-    groups: int = 5
-    labels_per_group: int = 2
+    groups: int = 5  # number of groups
+    labels_per_group: int = 2  # number of labels that a group holds
 
     def __post_init__(self) -> None:
         check(self.groups >= 1, "groups", self.groups, "1 or more")
@@ -155,7 +157,9 @@ class LabelsAndTurns(Shift):
     All angles of the first list come first. Angles are as in `Rotate`.
     """
 
+    # label sets of the groups
     labels: tuple[tuple[int, ...], ...] = ((0, 1, 2, 3, 4), (5, 6, 7, 8, 9))
+    # degrees by which images are turned, in a group for each label set
     angles: tuple[float, ...] = (0.0, 90.0)
 
     def __post_init__(self) -> None:
@@ -180,8 +184,8 @@ class MixedTurns(Shift):
     distinguish from one of the others. Angles are as in `Rotate`.
     """
 
-    angles: tuple[float, ...] = (0.0, 180.0)
-    kappa: float = 0.5
+    angles: tuple[float, ...] = (0.0, 180.0)  # the two angles of turned images, in degrees
+    kappa: float = 0.5  # probability of the first angle in the third group
 
     def __post_init__(self) -> None:
         check(len(self.angles) == 2, "angles", self.angles, "two angles")

@@ -1,5 +1,6 @@
 """Networks by name."""
 
+from umbel.field_docs import explain_all
 from umbel.networks.adapters import adapted
 from umbel.networks.autoencoder import CSIAutoencoder
 from umbel.networks.base import Model
@@ -43,3 +44,5 @@ __all__ = [
     "TextClassifier",
     "adapted",
 ]
+
+explain_all(globals())

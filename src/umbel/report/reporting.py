@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from umbel.settings import hinting
 
+
+@hinting
 def write_report(
     folder: Path | str, out: Path | str | None = None, figures: Path | str | None = None
 ) -> Path:

@@ -15,36 +15,26 @@ from cattrs import Converter
 from cattrs.errors import BaseValidationError, IterableValidationError, IterableValidationNote
 from cattrs.gen import make_dict_structure_fn
 
-from umbel.algorithms import ALGORITHMS
 from umbel.algorithms.base import Algorithm
 from umbel.checks import UsageError, check, nearest
 from umbel.client.imports import imported
-from umbel.client.optimizers import OPTIMIZERS, Optimizer
-from umbel.client.work import WORKS, Work
-from umbel.data.scenarios import SCENARIOS
-from umbel.data.scenarios.base import Scenario
-from umbel.data.shifts import SHIFTS, Shift
-from umbel.networks import MODELS, Model
 from umbel.runs import wrapped
 from umbel.runs.config_errors import TableError, problems
 from umbel.runs.experiment import Experiment
 from umbel.runs.flat import with_lists
+from umbel.runs.setting_paths import REGISTRIES as REGISTRIES
 from umbel.runs.strangers import OURS, Stranger, stranger
 from umbel.runs.tables import load_table, merged, path_of, tables_of
-from umbel.server.clusterers import CLUSTERERS, Clusterer
-from umbel.settings import SCALARS, UnfitError, bare, choice, is_choice, is_tuple, items_of, scalar
-
-REGISTRIES: Mapping[type, Mapping[str, Any]] = {
-    Algorithm: ALGORITHMS,
-    Scenario: SCENARIOS,
-    Model: MODELS,
-    Shift: SHIFTS,
-    Optimizer: OPTIMIZERS,
-    Clusterer: CLUSTERERS,
-    Work: WORKS,
-}
-"""For each kind of table, the classes that its `name` can stand for."""
-
+from umbel.settings import (
+    SCALARS,
+    NotATableError,
+    bare,
+    choice,
+    is_choice,
+    is_tuple,
+    items_of,
+    scalar,
+)
 
 TOML = (str, bool, int, float, date, time)
 """TOML's types other than lists and tables; a `datetime` is a `date`."""
@@ -233,7 +223,7 @@ def _over_defaults(kind: type, value: Any) -> Mapping[str, Any]:
 
 def _table(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise UnfitError(f"{value!r} is not a table")
+        raise NotATableError(value)
     return value
 
 

@@ -13,7 +13,11 @@ from cattrs.errors import (
 )
 
 from umbel.checks import UsageError, closest, nearest
+from umbel.runs.setting_paths import owners, path_of_setting
 from umbel.runs.wrapped import goes_with, known_keys
+from umbel.settings import NotATableError
+from umbel.summary import few
+from umbel.synonyms import synonym
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,11 @@ def problems(error: BaseValidationError, path: str = "") -> Iterator[Problem]:
             yield Problem(f"{where}: missing")
         elif isinstance(inner, UsageError):  # its message starts with the name of a field
             yield Problem(_joined(where, str(inner)))
+        elif isinstance(inner, NotATableError):
+            meant = path_of_setting(f"{where}.{inner.word}") or ""
+            by_name = path_of_setting(where) or ""
+            path = meant if meant.startswith(f"{where}.") else by_name
+            yield Problem(f"{where}: {inner}{f'; set {path}' if path > where else ''}")
         elif isinstance(inner, TypeError):
             yield Problem(f"{where}: not of the right form: {inner}")
         else:
@@ -57,6 +66,10 @@ def _unknown(key: str, path: str, kind: type) -> Problem:
     if beside := goes_with(key, kind):
         return Problem(f"{path}: unknown key; {beside}", path)
     known = known_keys(kind)
+    if not synonym(key, known) and (meant := path_of_setting(path)):
+        names = owners(path) if meant == path else ()
+        hint = f"a setting of {few(names)}" if names else f"did you mean {meant}?"
+        return Problem(f"{path}: unknown key; {hint}", path, closest(key, known))
     return Problem(f"{path}: unknown key; {nearest(key, known)}", path, closest(key, known))
 
 

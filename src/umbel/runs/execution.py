@@ -35,6 +35,7 @@ from umbel.runs.result import Result
 from umbel.runs.run import Run
 from umbel.runs.scores import ClientScores
 from umbel.runs.way_on import way_on
+from umbel.settings import hinting
 
 T = TypeVar("T")
 
@@ -42,6 +43,7 @@ TOGETHER = 100
 """Largest number of runs that go side by side."""
 
 
+@hinting
 def execute(
     folder: RunFolder,
     sources: Sources | None = None,
@@ -277,6 +279,7 @@ def _check_answered(folder: RunFolder, run: Run, record: Record, scores: ClientS
         )
 
 
+@hinting
 def load(path: Path | str, net: Net | None = None) -> Result:
     """Read a finished run from its folder: `load("runs/...").model(cluster=0)` is ready to use.
 

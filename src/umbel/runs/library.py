@@ -35,6 +35,11 @@ def find_experiment(name: str) -> Path:
         if len(experiments_in(Path(name))) > 1 or name in shipped_comparisons():
             how = f"`{command('compare', name)}` runs them all"
             raise UsageError(f"experiment: {name!r} is a folder of several experiments; {how}")
+        from umbel.algorithms import ALGORITHMS  # which loads PyTorch
+
+        if name in ALGORITHMS:
+            how = f"`{command('list', 'experiments', name)}` shows its experiments"
+            raise UsageError(f"experiment: {name!r} is a method: {how}")
         hint = nearest(name, known, "`umbel list` shows the names, and files end in .toml")
         raise UsageError(f"experiment: {name!r} is not known; {hint}")
     return known[name]

@@ -38,7 +38,7 @@ from umbel.runs.starting import check_private, check_settings, engine_of, start_
 from umbel.runs.wrapped import unwrapped
 from umbel.seeds import Stream, generator
 from umbel.server.ask import Context
-from umbel.settings import Settings, argument
+from umbel.settings import Settings, argument, hinting
 from umbel.summary import settings
 
 if TYPE_CHECKING:
@@ -131,6 +131,7 @@ class Run(Settings):
         share = self.participation
         return start_of(self.algorithm, self.net, self.federation, num_rounds, share, self.seed)
 
+    @hinting
     def rounds(
         self,
         num_rounds: int,
@@ -162,6 +163,7 @@ class Run(Settings):
             raise UsageError(said)
         return rounds_in(self, folder, num_rounds, Budget(), checkpoint_every=1)
 
+    @hinting
     def save(
         self,
         folder: Path | str,

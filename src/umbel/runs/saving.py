@@ -25,6 +25,7 @@ from umbel.runs.result import Result
 from umbel.runs.run import Run
 from umbel.runs.starting import unsaid
 from umbel.runs.way_on import way_on
+from umbel.settings import hinting
 from umbel.summary import counted
 
 log = logging.getLogger(__name__)
@@ -93,6 +94,7 @@ def _check_same_budget(folder: RunFolder, budget: Budget) -> None:
         log.warning("%s: %s; %s", folder.path, ended, goes_on)
 
 
+@hinting
 def resume(
     folder: Path | str,
     run: Run | None = None,
@@ -128,6 +130,7 @@ def resume(
     return _result(there, going)
 
 
+@hinting
 def finish(
     folder: Path | str, run: Run | None = None, *, data_dir: Path | str | None = None
 ) -> Result:

@@ -34,7 +34,7 @@ class ChannelState(Scenario):
     """
 
     environments: tuple[str, ...] = ("indoor", "outdoor")  # environment of each group
-    source: Literal["generated", "cost2100"] = "generated"
+    source: Literal["generated", "cost2100"] = "generated"  # where the matrices come from
     clients: int = 16  # M, divided equally among the environments
     examples: int = 1000  # a client's
     test_fraction: float = 0.15  # of each client's examples

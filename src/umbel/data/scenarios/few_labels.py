@@ -22,10 +22,10 @@ class FewLabels(Scenario):
     There are no planted groups.
     """
 
-    source: str = "digits"
+    source: str = "digits"  # data set by name, such as digits or mnist
     split: str = "train"  # of the source, or several together: "train+test"
     clients: int = 20  # M
-    labels_per_client: int = 3
+    labels_per_client: int = 3  # number of labels that a client holds
     examples: tuple[int, ...] = ()  # a client's: (n,), or uniform in (low, high); (): all there are
     test_fraction: float = 0.15  # of each client's examples
     validation_fraction: float | None = None  # of what is left for training, for validation

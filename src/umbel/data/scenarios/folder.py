@@ -49,8 +49,8 @@ class Folder(Scenario):
     occur.
     """
 
-    path: str = "clients"
-    test_fraction: float = 0.15
+    path: str = "clients"  # folder with a .npz file for each client
+    test_fraction: float = 0.15  # of each client's examples, if files have no test examples
     num_classes: int | None = None  # default: the number in files, or the largest label plus one
     validation_fraction: float | None = None  # of what is left for training, for validation
 

@@ -21,7 +21,7 @@ class Natural(Scenario):
     to 525 characters. Clients are named after their owners in the source.
     """
 
-    source: str = "femnist"
+    source: str = "femnist"  # data set whose examples have owners
     split: str = "train"  # of the source, or several together: "train+test"
     clients: int = 195  # M, drawn at random
     examples: tuple[int, ...] = (40, 525)  # fewest and most of a client; (): any number

@@ -37,7 +37,7 @@ class OverlappingLabels(Scenario):
     label of a group. This is `local_labels`: a label is then its position in its group's list.
     """
 
-    source: str = "digits"
+    source: str = "digits"  # data set by name, such as digits or mnist
     split: str = "train"  # of the source, or several together: "train+test"
     test_split: str | None = None  # None: test images are those that training leaves of `split`
     clients: int = 20  # M, divided equally among the groups

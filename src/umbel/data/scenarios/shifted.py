@@ -34,18 +34,18 @@ class Shifted(Scenario):
     whole source is divided in each group, so that an image occurs once in every group.
     """
 
-    source: str = "digits"
+    source: str = "digits"  # data set by name, such as digits or mnist
     split: str = "train"  # of the source, or several together: "train+test"
     test_split: str | None = None  # None: test examples are set apart from each client's own
     clients: int = 20  # M
     shares: tuple[float, ...] = ()  # share of the clients in each group; (): equal
-    per_group: bool = False
+    per_group: bool = False  # whether each group is dealt the whole source
     examples: tuple[int, ...] = ()  # a client's: (n,), or uniform in (low, high); (): alike
     test_fraction: float = 0.15  # of each client's examples; not used with a test_split
     label_alpha: float | None = None  # Dirichlet concentration of each client's labels; None: IID
     standardise: bool = False  # pixels with mean 0, standard deviation 1 over `split`; not 0 to 1
     normalise: tuple[float, ...] = ()  # (mean, std): pixels of 0 to 1 minus mean, divided by std
-    shift: Shift = field(default_factory=Rotate)
+    shift: Shift = field(default_factory=Rotate)  # how the groups differ
     validation_fraction: float | None = None  # of what is left for training, for validation
 
     def __post_init__(self) -> None:

@@ -73,6 +73,7 @@ class Table(Scenario):
     dates: tuple[str, ...] = ()  # columns that are read as dates
     texts: tuple[str, ...] = ()  # columns whose words are counted
     attributes: tuple[str, ...] = ()  # columns with one value per client, to compare clusters with
+    # how rows are divided into training, validation and test
     split: Literal["random", "time", "column"] = "random"
     time: tuple[str, ...] = ()  # columns that define the order in time, the coarsest first
     split_column: str | None = None  # column with the values train, validation or test

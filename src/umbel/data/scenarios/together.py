@@ -23,7 +23,7 @@ class Together(Scenario):
     meaning in each part. Parts draw from their sources independently.
     """
 
-    parts: tuple[Shifted, ...] = (Shifted(),)
+    parts: tuple[Shifted, ...] = (Shifted(),)  # the scenarios, whose clients are put together
     clients: int = 20  # M, divided equally among the parts, instead of their `clients`
     # a client's, instead of the parts' `examples`; (): the parts' own
     examples: tuple[int, ...] = ()

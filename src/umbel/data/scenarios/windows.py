@@ -34,7 +34,7 @@ class RecordedWindows(Scenario):
     contains steps of two parts. Inputs are (channels, length), as `cnn-1d` takes them.
     """
 
-    path: str = "recordings"
+    path: str = "recordings"  # folder with a .npz file for each client
     source: str | None = None  # instead of path: a folder in the data directory
     length: int = 128  # number of steps of a window
     # steps from one window to the next; windows overlap if it is less than length

@@ -1,0 +1,51 @@
+"""What to write in place of options and commands that there are not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import click
+
+from umbel.checks import closest
+from umbel.synonyms import synonym
+
+EXTRA = re.compile(r"unexpected extra argument \((\S+=\S*)\)")
+
+
+def hint_for(error: click.ClickException, words: Sequence[str]) -> str | None:
+    """What to write, if the words of a command have a setting in place of an option."""
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return None
+    options = [name for parameter in context.command.params for name in parameter.opts]
+    extra = EXTRA.search(error.format_message())
+    if extra and "--set" in options:
+        return f"write --set {extra[1]}"
+    if not isinstance(error, click.NoSuchOption):
+        return None
+    name, value = error.option_name, _value(error.option_name, words)
+    if other := synonym(name, options):
+        return f"write {other} {value}"
+    if "--set" not in options:
+        return None
+    from umbel.runs.setting_paths import path_of_setting  # which loads PyTorch
+
+    path = path_of_setting(name.lstrip("-").replace("-", "_"))
+    return path and f"write --set {path}={value}"
+
+
+def no_such_command(name: str, known: Sequence[str]) -> str:
+    """The message for a command that there is not."""
+    close = closest(name, known)
+    return f"No such command {name!r}" + (f"; did you mean {close}?" if close else "")
+
+
+def _value(option: str, words: Sequence[str]) -> str:
+    """What was written for an option."""
+    for place, word in enumerate(words):
+        if word.startswith(f"{option}="):
+            return word.partition("=")[2]
+        if word == option and place + 1 < len(words) and not words[place + 1].startswith("--"):
+            return words[place + 1]
+    return "VALUE"

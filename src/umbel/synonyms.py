@@ -1,0 +1,80 @@
+"""Words of PyTorch, Flower and scikit-learn for what umbel calls otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+SYNONYMS: dict[str, tuple[str, ...]] = {
+    "averaging": ("aggregation", "weighting"),
+    "batch_size": ("batch", "batchsize", "bs", "local_batch_size", "minibatch_size", "mini_batch"),
+    "checkpoint_every": ("checkpoint_interval", "save_every", "save_freq", "save_steps"),
+    "clients": ("num_clients", "n_clients", "num_users", "num_partitions", "num_supernodes"),
+    "clip": ("max_grad_norm", "clip_norm", "clipping_norm", "l2_norm_clip", "max_norm"),
+    "device": ("cuda", "gpu", "gpus", "accelerator", "use_cuda", "use_gpu", "num_gpus"),
+    "drop_last": ("droplast",),
+    "epochs": ("epoch", "num_epochs", "n_epochs", "local_epochs", "max_epochs", "nb_epochs"),
+    "epsilon": ("eps",),
+    "evaluate_every": (
+        "eval_every",
+        "eval_interval",
+        "eval_freq",
+        "test_every",
+        "evaluate_interval",
+    ),
+    "experiments": ("configs", "examples", "recipes"),
+    "hidden": ("hidden_size", "hidden_sizes", "hidden_dim", "hidden_layer_sizes", "layers"),
+    "label_alpha": ("alpha", "dirichlet", "dirichlet_alpha", "concentration"),
+    "algorithm": ("method", "strategy", "algo", "aggregator"),
+    "local": ("local_training", "training", "train", "client", "trainer"),
+    "lr": ("learning_rate", "learningrate", "eta", "step_size", "client_lr", "local_lr"),
+    "lr_decay": ("gamma", "scheduler", "lr_scheduler", "decay", "lr_gamma"),
+    "max_epsilon": ("target_epsilon", "epsilon"),
+    "methods": ("algorithms", "strategies", "aggregators"),
+    "metrics": ("metric", "scoring"),
+    "model": ("net", "network", "arch", "architecture", "module"),
+    "models": ("networks", "nets", "architectures"),
+    "name": ("title", "run_name", "type", "kind"),
+    "net": ("model", "network", "module"),
+    "noise_multiplier": ("noise", "sigma"),
+    "num_clusters": ("n_clusters", "k", "clusters", "nclusters", "num_groups", "n_components"),
+    "objective": ("loss", "criterion", "loss_fn", "loss_function", "task"),
+    "optimizer": ("optim", "opt", "optimiser"),
+    "participation": (
+        *("fraction", "fraction_fit", "fraction_train", "client_fraction", "frac", "join_ratio"),
+        *("sample_rate", "clients_per_round", "client_sampling", "min_fit_clients"),
+    ),
+    "personal": ("finetune", "fine_tune", "fine_tuning", "finetuning", "personalize"),
+    "precision": ("dtype", "amp", "fp16", "bf16", "half", "mixed_precision"),
+    "proximal": ("mu", "proximal_mu", "prox"),
+    "rounds": (
+        *("num_rounds", "n_rounds", "comm_rounds", "communication_rounds", "global_rounds"),
+        *("num_server_rounds", "round", "n_iter", "max_iter", "global_epochs"),
+    ),
+    "scenario": ("dataset", "data", "federation"),
+    "scenarios": ("datasets", "data", "partitions"),
+    "seed": ("random_state", "random_seed", "rng", "manual_seed"),
+    "steps": ("num_steps", "n_steps", "max_steps", "local_steps", "local_iterations"),
+    "test_fraction": ("test_size", "test_ratio", "test_split"),
+    "validation_fraction": ("val_size", "val_fraction", "val_split", "validation_split"),
+    "weight_decay": ("wd", "l2", "weightdecay"),
+    "beta1": ("betas",),
+    "mu": ("proximal_mu", "proximal"),
+    "workers": ("num_workers", "n_workers", "n_jobs", "jobs", "processes", "num_processes"),
+    # commands and options of the command line
+    "run": ("train", "fit", "start", "simulate", "launch", "execute"),
+    "--runs-dir": ("--out", "--output", "--output-dir", "--save-dir", "--results-dir", "--log-dir"),
+    "--budget": ("--rounds", "--num-rounds", "--time", "--max-time", "--max-rounds"),
+    "--seeds": ("--num-seeds", "--repeats", "--trials"),
+}
+"""Name in umbel -> what others call it, in lower case. A word may stand for several names."""
+
+
+def synonym(word: str, known: Container[str]) -> str | None:
+    """The known name that users of other libraries call by this word; None if there is none."""
+    word = word.lower() if word.startswith("--") else word.lower().replace("-", "_")
+    return next((name for name, words in SYNONYMS.items() if word in words and name in known), None)
+
+
+def same(word: str, known: Container[str]) -> str | None:
+    """The known name that is this word, or that others call by it; None if there is none."""
+    return word if word in known else synonym(word, known)
