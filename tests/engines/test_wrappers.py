@@ -155,6 +155,14 @@ def test_bad_replies_are_set_aside_counted_and_named(engine: Sequential) -> None
     assert guard.take()[0] == set()
 
 
+def test_clients_are_told_by_their_names(engine: Sequential) -> None:
+    names = ("Ava", "Ben", "Cem", "Dee", "Eva", "Fin")
+    guard = Guarded(Poisoned(engine), Limits(quorum=0.6), names=names)
+    message = r"1 did not answer \(clients Dee\), 2 were refused \(client Ben: update: nan"
+    with pytest.raises(QuorumError, match=message):
+        guard.send(request())
+
+
 def test_below_the_quorum_it_stops_and_says_why(engine: Sequential) -> None:
     guard = Guarded(Poisoned(engine), Limits(quorum=0.6))
     message = (

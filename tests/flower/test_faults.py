@@ -70,7 +70,9 @@ def test_a_node_slower_than_the_time_limit_is_said_to_be_so_with_how_long_it_too
     quick = "node 1000: no answer within time-limit (0.5 s)"
     with pytest.raises(QuorumError) as raised:
         list(run.rounds(1))
-    assert f"6 did not answer ({quick}, {slow}, so set a larger time-limit)" in str(raised.value)
+    assert f"6 did not answer ({quick}, {slow}, so set a larger time-limit; clients 0, " in str(
+        raised.value
+    )
     assert f"{quick}: clients '0', '3', '6' are missing" in caplog.messages
 
 
@@ -279,7 +281,7 @@ class SilentOnce(MemoryGrid):
 
 @pytest.mark.parametrize(
     ("first", "said", "stays"),
-    [("silent", "8 did not answer", 0), ("raised", "5 did not answer, 3 were refused", 5)],
+    [("silent", "8 did not answer", 0), ("raised", "5 did not answer .*, 3 were refused", 5)],
 )
 def test_a_last_evaluation_that_nobody_answers_is_asked_for_again(
     tmp_path: Path, first: str, said: str, stays: int

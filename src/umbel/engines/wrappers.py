@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, prod
 from types import MappingProxyType
 
 import torch
 
-from umbel.checks import DivergedError
+from umbel.checks import DivergedError, printable
 from umbel.checks import QuorumError as QuorumError
 from umbel.client.layout import Layout
 from umbel.client.net import Net
@@ -66,6 +66,7 @@ class Guarded:
     layout: Layout | None = None
     never_negative: bool = False  # whether no loss of the objective is below 0
     net: Net | None = None  # whose models requests must send; None: they are not checked
+    names: Sequence[str] = ()  # of the clients, for messages
     missing: set[int] = field(default_factory=set)  # no answer came
     refused: dict[int, str] = field(default_factory=dict)  # an answer came, and why it is not used
     bounded: dict[int, str] = field(default_factory=dict)  # an answer was used in part, and how
@@ -92,11 +93,13 @@ class Guarded:
                 self._divergence(diverged, asked)
                 + f"{usable} of {asked} clients gave a usable reply, and "
                 + (asks if quorum else "without one nothing can be learned")
-                + f": {absences(missing, refused, absent.silent)}"
+                + f": {absences(missing, refused, self.names, absent.silent)}"
             )
         if diverged and self.advice is not None and not self.warned:
             self.warned = True
-            log.warning("%s%s", self._divergence(diverged, asked), absences(set(), refused))
+            log.warning(
+                "%s%s", self._divergence(diverged, asked), absences(set(), refused, self.names)
+            )
         return replies
 
     def _bounded(self, request: Request, absent: Absent) -> tuple[Replies, Bounds]:
@@ -198,13 +201,15 @@ def _joined(parts: Iterable[Replies]) -> Replies:
 def absences(
     missing: Collection[int],
     refused: Mapping[int, str],
+    names: Sequence[str] = (),
     silent: Mapping[int, str] = MappingProxyType({}),
 ) -> str:
-    """How many clients did not answer, with reasons, and how many were refused, with the first."""
-    whys = [*dict.fromkeys(silent[client] for client in missing if client in silent)]
-    parts = (
-        [f"{len(missing)} did not answer" + (f" ({few(whys)})" if whys else "")] if missing else []
-    )
+    """Who did not answer, with reasons, and how many were refused, with the first reason."""
+    told = [few([*dict.fromkeys(silent[client] for client in missing if client in silent)])]
+    told += [f"clients {few([names[client] for client in sorted(missing)])}"] if names else []
+    said = "; ".join(filter(None, told))
+    parts = [f"{len(missing)} did not answer" + (f" ({said})" if said else "")] if missing else []
     for client, why in list(refused.items())[:1]:
-        parts.append(f"{len(refused)} were refused (client {client}: {why})")
+        who = printable(names[client]) if names else client
+        parts.append(f"{len(refused)} were refused (client {who}: {why})")
     return ", ".join(parts)

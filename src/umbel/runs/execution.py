@@ -274,8 +274,8 @@ def _check_answered(folder: RunFolder, run: Run, record: Record, scores: ClientS
         ends = ", and ends without test scores if it is the same again" * heard
         raise QuorumError(
             f"round {record.round}: no usable answer to the last evaluation: "
-            f"{absences(record.missing, record.refused)}; the trained models are saved, and "
-            f"{way_on(folder.path)} asks again{ends}"
+            f"{absences(record.missing, record.refused, run.divided.names)}; "
+            f"the trained models are saved, and {way_on(folder.path)} asks again{ends}"
         )
 
 

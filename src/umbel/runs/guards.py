@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -55,12 +56,18 @@ def guard_of(
     if not innermost(algorithm).weighs:
         limits = replace(limits, max_share=1.0)
     known = _never_negative(net)
-    return Guarded(meter, limits, told, faults, where, net.layout, never_negative=known, net=net)
+    return Guarded(
+        *(meter, limits, told, faults, where, net.layout),
+        never_negative=known,
+        net=net,
+        names=federation.names,
+    )
 
 
-def judge_of(clients: Engine, limits: Limits, net: Net) -> Guarded:
+def judge_of(clients: Engine, limits: Limits, net: Net, names: Sequence[str]) -> Guarded:
     """Checks replies in evaluations of the models that clients are served."""
-    return Guarded(clients, limits.unbounded, never_negative=_never_negative(net), net=net)
+    known = _never_negative(net)
+    return Guarded(clients, limits.unbounded, never_negative=known, net=net, names=names)
 
 
 def _never_negative(net: Net) -> bool:
@@ -81,7 +88,7 @@ def asked(run: Run, flow: Flow[T], lack: str) -> T:
     """
     plain = run.divided is run.federation and run.privacy.clip is None
     whole = run if plain else replace(run, personal=None, privacy=Privacy())
-    guard = judge_of(whole.clients, run.limits, run.net)
+    guard = judge_of(whole.clients, run.limits, run.net, run.federation.names)
     found = drive(flow, guard)
     missing, refused, _ = guard.take()
     reasons = dict.fromkeys(missing, "did not answer") | refused

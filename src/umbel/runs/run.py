@@ -191,7 +191,7 @@ class Run(Settings):
         clients = self._remembering()
         meter = meter_of(clients, self.faults, self.divided, self.privacy)
         guard = guard_of(meter, clients, self.limits, self.algorithm, self.net, self.divided)
-        judge = judge_of(clients, self.limits, self.net)
+        judge = judge_of(clients, self.limits, self.net, self.federation.names)
         for number in range(first, num_rounds):
             began, context = perf_counter(), self.context(number, num_rounds)
             with naming(f"round {number}"):
@@ -239,7 +239,7 @@ class Run(Settings):
         """
         check_judged(state, self.net)
         context, on = self.context(record.round, num_rounds), self._judged_on(last=True)
-        judge = judge_of(self._remembering(), self.limits, self.net)
+        judge = judge_of(self._remembering(), self.limits, self.net, self.federation.names)
         found = drive(self._evaluated(state, context, on), judge)
         record = record.unjudged(*judge.take())
         if "validation" in found:
@@ -276,7 +276,7 @@ class Run(Settings):
     def scores(self, state: State, context: Context, on: Judged = "test") -> ClientScores:
         """Evaluate how each client is served by this state. It costs no metered traffic."""
         check_judged(state, self.net)
-        judge = judge_of(self._remembering(), self.limits, self.net)
+        judge = judge_of(self._remembering(), self.limits, self.net, self.federation.names)
         return drive(score(self.algorithm, state, context, on, self.metrics), judge)
 
     def _evaluated(self, state: State, context: Context, on: Sequence[Judged]) -> Flow[Evaluated]:
