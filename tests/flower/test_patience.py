@@ -16,7 +16,7 @@ from tests.flower.small import SMALL, clients, engine_of, grid_of, site
 from umbel.algorithms import FedAvg
 from umbel.data.sources import Sources
 from umbel.flower.discovery import Meeting
-from umbel.flower.exchange import HELLO, WORK, exchange
+from umbel.flower.exchange import HELLO, NOT_TAKEN, WORK, exchange
 from umbel.flower.greeting import greet
 from umbel.flower.patience import patiently
 
@@ -148,5 +148,5 @@ def test_messages_that_the_superlink_did_not_take_are_not_waited_for(
     grid = Refusing(plain.apps, plain.configs, fate=fate)
     found = exchange(grid, {node: (HELLO, greet()) for node in (1, 2)}, 0.1)
     whys = {node: reply.missing for node, reply in found.items()}
-    none, silent = "the SuperLink took no message for it", "no answer within time-limit (0.1 s)"
+    none, silent = NOT_TAKEN, "no answer within time-limit (0.1 s)"
     assert whys == {1: silent if fate else none, 2: none}

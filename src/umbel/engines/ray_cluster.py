@@ -136,10 +136,11 @@ class RayCluster:
             try:
                 self._check_there()
                 return self._send(request)
-            except RayError as error:
-                raise ClusterLostError(f"{LOST} ({first_line(error)})") from None
-            except ConnectionError as error:
-                if "ray" not in str(error).lower():
+            except (ClusterLostError, RayError, ConnectionError) as error:
+                if isinstance(error, ConnectionError) and "ray" not in str(error).lower():
+                    raise
+                ray.shutdown()  # what Ray still says comes before umbel's line
+                if isinstance(error, ClusterLostError):
                     raise
                 raise ClusterLostError(f"{LOST} ({first_line(error)})") from None
 

@@ -36,7 +36,10 @@ EXPIRED, NEARLY = (3, 4), 0.9
 
 ASTRAY = "it says that it answers another message"
 
-NOT_TAKEN = "the SuperLink took no message for it"
+NOT_TAKEN = (
+    "the SuperLink took no message for it: it has just disconnected, or the messages of this "
+    "request are too large for the SuperLink"
+)
 
 
 @dataclass(frozen=True)
