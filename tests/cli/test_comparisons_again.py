@@ -172,3 +172,15 @@ def test_tables_of_results_are_short_in_notebooks(umbel: Shell) -> None:
     runs = library.results(umbel.folder / "runs" / "both").runs
     assert repr(runs).startswith("Table: 4 rows of folder, name, algorithm")
     assert runs._repr_html_().count("<tr>") == 5
+
+
+def test_runs_of_another_release_are_told_of_before_others_join_them(
+    umbel: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    umbel("compare", "both", "--seeds", "1")
+    _, said = umbel("compare", "both", "--seeds", "1")
+    assert "releases" not in said
+    monkeypatch.setattr("umbel.version.__version__", "99.0")
+    _, said = umbel("compare", "both", "--seeds", "1")
+    assert "2 runs in runs/both with umbel 0" in said
+    assert " (here 99.0): releases may compute differently: install the same one" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -36,6 +37,7 @@ from umbel.runs.strangers import strangers_in
 from umbel.runs.sweep import Sweep, parts_of, sweep, values_of
 from umbel.runs.tables import load_table, merged, parse_setting, path_of
 from umbel.summary import counted
+from umbel.version import ONE_RELEASE, differing
 
 LINES = 4
 """Progress lines for a run where output is not a terminal."""
@@ -106,10 +108,16 @@ def check_start(groups: Sequence[Sequence[Experiment]], runs_dir: Path, sources:
 
     Raises `UsageError` that names the experiment that can't start, or a folder of another one.
     """
+    unlike: Counter[str] = Counter()
     for seeded in (seeded for group in groups for seeded in group):
         folder = RunFolder.of(runs_dir, seeded)
         if folder.begun:
             check_same(folder.path, folder.experiment, seeded)
+            for session in folder.sessions.read()[-1:]:
+                unlike[differing(session.get("versions", {}))] += 1
+    for which, count in unlike.items():
+        if which:
+            say(f"{counted(count, 'run')} in {runs_dir} with {which}: {ONE_RELEASE}", err=True)
     firsts = [group[0] for group in groups]
     new = [first for first in firsts if not RunFolder.of(runs_dir, first).begun]
     new.sort(key=lambda first: first.seed)  # as each seed has a federation of its own
