@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.shell import Shell
+from umbel.cli import Once
 from umbel.data.sources import DATA_DIR_VARIABLE, Sources
 from umbel.runs.execution import opened
 from umbel.runs.folder import RunFolder
@@ -347,3 +349,9 @@ def test_of_many_clusters_the_best_three_are_shown(umbel: Shell) -> None:
     printed, _ = umbel("assign", "runs/fedavg-seed0", "newcomers")
     assert "best 3" in printed
     assert "best 4" not in printed
+
+
+def test_a_warning_of_several_runs_is_shown_once() -> None:
+    once, texts = Once(), ("column 'id'", "column 'id'", "another")
+    records = [logging.makeLogRecord({"msg": "t.csv: %s", "args": (text,)}) for text in texts]
+    assert [once.filter(record) for record in records] == [True, False, True]

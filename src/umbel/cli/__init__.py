@@ -56,6 +56,7 @@ def app(verbose: bool) -> None:
     handler = RichHandler(console=Console(stderr=True), show_path=False)
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     handler.setFormatter(Plain("%(message)s"))
+    handler.addFilter(Once())
     # Only the package's own logger: libraries such as an HTTP client note a line a request.
     logging.getLogger("umbel").setLevel(logging.INFO if verbose else logging.WARNING)
 
@@ -65,6 +66,20 @@ class Plain(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record), "\n")
+
+
+class Once(logging.Filter):
+    """Passes each message once: the runs of a comparison read the same data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        is_new = message not in self.before
+        self.before.add(message)
+        return is_new
 
 
 def main() -> None:

@@ -219,7 +219,33 @@ ORDINARY: dict[str, Ordinary] = {
     ),
     "per cent": Ordinary(
         changed(lambda t: t.assign(age=[f"{age}%" for age in t["age"]])),
-        refused="column 'age' seems to hold numbers with signs such as 5% .* write them as 5",
+        refused="column 'age' seems to hold numbers with signs such as 5%, .* write them as 5",
+    ),
+    "thousands between blanks": Ordinary(
+        changed(lambda t: t.assign(age=[f"{age} 000" for age in t["age"]])),
+        refused="column 'age' seems to hold numbers such as 0,5 or 1,250",
+    ),
+    "codes with leading zeros": Ordinary(
+        changed(lambda t: t.assign(code=[f"{n % 7:05}" for n in range(ROWS)])),
+        features=("age", "code", *WARDS),
+        warned="column 'code' has numbers with leading zeros, as codes have",
+    ),
+    "units": Ordinary(
+        changed(lambda t: t.assign(age=[f"{age} kg" for age in t["age"]])),
+        refused="column 'age' seems to hold numbers of 'kg': write them without the unit",
+    ),
+    "negative numbers in brackets": Ordinary(
+        changed(lambda t: t.assign(age=[f"({age})" if age > 60 else age for age in t["age"]])),
+        refused="row .*, column 'age': is a text|column 'age' seems to hold numbers with signs",
+    ),
+    "a copy of the target": Ordinary(
+        changed(lambda t: t.assign(code=np.where(t["outcome"] == "stay", 7, 3))),
+        features=("age", "code", *WARDS),
+        warned="column 'code' has another value for each class, as a copy of the target",
+    ),
+    "sites in several spellings": Ordinary(
+        changed(lambda t: t.assign(site=np.where(t.index % 2, t["site"], t["site"].str.upper()))),
+        warned="clients whose names differ only in capitals or blanks",
     ),
     "amounts of money": Ordinary(
         changed(lambda t: t.assign(age=[f"${age}.00" for age in t["age"]])),

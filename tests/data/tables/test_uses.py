@@ -171,3 +171,9 @@ def test_first_errors_name_the_columns_and_the_line_to_write(umbel: Shell) -> No
     said = umbel.refused("advise", "t.csv", *client)
     assert "lacks the column 'mysite', did you mean 'my site'?" in said
     assert said.endswith("write --set 'scenario.client=my site' --set scenario.target=COLUMN")
+
+
+def test_a_table_in_another_kind_of_file_is_refused_as_a_table(umbel: Shell) -> None:
+    frame().to_csv(umbel.folder / "t.tsv", sep="\t")
+    said = umbel.refused("advise", "t.tsv", "--set", "scenario.client=site")
+    assert "'.tsv' is not the ending .csv or .parquet: save it as one of these" in said

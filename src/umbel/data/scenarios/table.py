@@ -21,7 +21,7 @@ from umbel.data.splits import for_validation
 from umbel.data.tables.clients import Clients, clients_of, known_of, texts_of
 from umbel.data.tables.encoding import Column, Encoding, Target, columns_of
 from umbel.data.tables.features import Encoder, in_single
-from umbel.data.tables.kinds import ISO_DATE, Kind, Numbers, Words, column_of, kind_of
+from umbel.data.tables.kinds import ISO_DATE, Kind, Numbers, Words, are_codes, column_of, kind_of
 from umbel.data.tables.missing import with_words
 from umbel.data.tables.named import check_named
 from umbel.data.tables.parts import (
@@ -140,7 +140,8 @@ class Table(Scenario):
         expected = "enough to predict from: besides there are only indexes and empty columns"
         check(bool(inputs), f"{rows.files[0]}: columns", others, expected)
         clients, parts = self._kept(clients, self._parts(rows, clients, seed))
-        encode = self._reader(rows, [part.train for part in parts], owners)
+        labels = None if targets.classes is None else targets.values
+        encode = self._reader(rows, [part.train for part in parts], owners, labels)
         count = sum(len(getattr(part, kind)) for part in parts for kind in PARTS)
         check_memory(8 * count * encode.width, "table: the features of all rows")
         scale = self._target_scale(targets, [part.train for part in parts])
@@ -250,17 +251,25 @@ class Table(Scenario):
         return self._kinds.get(name) or kind_of(rows, name)
 
     def _reader(
-        self, rows: TableRows, train: Sequence[Places], owners: NDArray[np.int64]
+        self,
+        rows: TableRows,
+        train: Sequence[Places],
+        owners: NDArray[np.int64],
+        labels: NDArray[Any] | None,
     ) -> Encoder | Tokens:
         """The function from rows to inputs."""
         if self.tokenizer is None:
-            return self._encoder(rows, train, owners)
+            return self._encoder(rows, train, owners, labels)
         names = self._features(tuple(rows.columns))
         check(len(names) == 1, "columns", names, "one column of texts, as a tokenizer needs")
         return tokens_of(texts_of(rows, names[0]), self.tokenizer, self.text_tokens)
 
     def _encoder(
-        self, rows: TableRows, train: Sequence[Places], owners: NDArray[np.int64]
+        self,
+        rows: TableRows,
+        train: Sequence[Places],
+        owners: NDArray[np.int64],
+        labels: NDArray[Any] | None,
     ) -> Encoder:
         """The function from rows to features, learnt from the training rows."""
         names = self._features(tuple(rows.columns))
@@ -279,7 +288,11 @@ class Table(Scenario):
             check(count <= most, where, f"{count:,} categories", expected)
         columns_read: tuple[Numbers | Words, ...] = (*numbers, *categories)
         inputs = [column for column in columns_read if column.name not in self._named]
-        doubts = doubtful(inputs, np.concatenate(train), owners)
+        if codes := [c.name for c in inputs if isinstance(c, Numbers) and are_codes(rows, c)]:
+            what = sentence("numbers with leading zeros, as codes have", codes)
+            how = to_write("categories", [*self.categories, *codes])
+            logger.warning("%s: %s; if they are codes, %s", rows.files[0], what, how)
+        doubts = doubtful(inputs, np.concatenate(train), owners, labels)
         every = [name for found in doubts.values() for name in found]
         how = to_write("leave_out", [*self.leave_out, *every]) if len(every) <= FEW else ""
         for fault, found in doubts.items():

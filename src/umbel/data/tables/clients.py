@@ -14,6 +14,7 @@ from umbel.data.tables.kinds import Words, column_of
 from umbel.data.tables.missing import read_as_missing, with_words
 from umbel.data.tables.parts import Places
 from umbel.data.tables.reading import TableRows
+from umbel.data.tables.wording import listed
 
 logger = logging.getLogger(__name__)
 
@@ -53,12 +54,24 @@ def clients_of(rows: TableRows, column: str | None, usable: NDArray[np.bool_]) -
         if blank[codes].any():
             fault = f"{rows.at(int(blank[codes].argmax()), column)}: names no client"
             raise UsageError(with_words(fault, rows, column, "a client's name"))
+        _warn_of_spellings(rows, names)
     order = sorted(range(len(names)), key=names.__getitem__)
     kept = np.flatnonzero(usable)
     by_client = kept[np.argsort(codes[kept], kind="stable")]
     ends = np.cumsum(np.bincount(codes[kept], minlength=len(names)))
     shards = np.split(by_client, ends[:-1])
     return Clients(tuple(names[c] for c in order), tuple(shards[c] for c in order))
+
+
+def _warn_of_spellings(rows: TableRows, names: Sequence[str]) -> None:
+    """Warn of clients whose names differ only in capitals and blanks: they may be one client."""
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        alike.setdefault("".join(name.casefold().split()), []).append(name)
+    twice = [name for group in alike.values() if len(group) > 1 for name in group]
+    if twice:
+        what = "%s: clients whose names differ only in capitals or blanks are different clients: %s"
+        logger.warning(what, rows.files[0], listed(twice))
 
 
 def known_of(rows: TableRows, clients: Clients, columns: Sequence[str]) -> dict[str, list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -29,27 +30,40 @@ ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 YEAR = r"\d{4}"
 """The start of anything that is read as a date."""
 
+SPACES = " '\u2019\u00a0\u202f"
+"""Characters that separate thousands in some countries."""
+
 NUMBER = re.compile(
     r"[+-]?(\d+,\d+"
     r"|\d{1,3}(,\d{2,3})*,\d{3}(\.\d+)?"  # 1,250.50 and 12,50,000
-    r"|\d{1,3}(\.\d{3})+(,\d+)?)"  # 1.250,50
+    r"|\d{1,3}(\.\d{3})+(,\d+)?"  # 1.250,50
+    rf"|\d{{1,3}}([{SPACES}]\d{{3}})+([.,]\d+)?)"  # 1 250
 )
 """A number with a comma in place of the point, or with separated thousands."""
 
 PLAIN = re.compile(r"[+-]?\d+(\.\d+)?")
 
-NO_LIST = re.compile(r"[+-]\d+,\d+|0,\d+|[+-]?\d{1,3}(,\d{2,3})+\.\d+|[+-]?\d{1,3}(\.\d{3})+,\d+")
+NO_LIST = re.compile(
+    r"[+-]\d+,\d+|0,\d+|[+-]?\d{1,3}(,\d{2,3})+\.\d+|[+-]?\d{1,3}(\.\d{3})+,\d+"
+    rf"|[+-]?\d{{1,3}}([{SPACES}]\d{{3}})+([.,]\d+)?"
+)
 """A number with a comma that can't be a list of choices, such as 1,3: plain ones are then alike."""
+
+SIGNED = re.compile(
+    r"[+-]?[$€£¥] ?[+-]?\d[\d.,]*|[+-]?\d[\d.,]* ?[%$€£¥]|\(\d[\d.,]*\)|\u2212\d[\d.,]*"
+)
+"""A number with a sign of money or per cent, in brackets, or behind a typographic minus."""
+
+UNIT = re.compile(r"[+-]?\d[\d.,]* ?([^\d\s.,]{1,8})")
+
+MANY = 20
+"""Different texts of numbers with one unit from which they are no categories."""
 
 MONTH = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 
 ELSEWHERE = (
     (NUMBER, "numbers such as 0,5 or 1,250", "as 0.5 and 1250"),
-    (
-        re.compile(r"[+-]?[$€£¥] ?[+-]?\d[\d.,]*|[+-]?\d[\d.,]* ?[%$€£¥]"),
-        "numbers with signs such as 5% or $5",
-        "as 5",
-    ),
+    (SIGNED, "numbers with signs such as 5%, $5 or (5)", "as 5 or -5"),
     (
         re.compile(
             r"(\d{1,2}[./-]\d{1,2}[./-]\d{2,4}"
@@ -160,12 +174,31 @@ def kind_of(rows: TableRows, name: str) -> Kind:
         return "date"
     for form, what, right in ELSEWHERE:
         alike = _matching(values, form)
-        if form is NUMBER and _matching(values, NO_LIST).any():
+        sure = NO_LIST if form is NUMBER else SIGNED if form is SIGNED else None
+        if sure is not None and _matching(values, sure).any():
             alike |= _matching(values, PLAIN)
         if alike.mean() > MOST:
             said = f"column {name!r} seems to hold {what}: write them {right}"
             raise UsageError(f"{rows.files[0]}: {said}, or name it in categories or leave_out")
+    if unit := _unit(values):
+        said = f"column {name!r} seems to hold numbers of {unit!r}: write them without the unit"
+        raise UsageError(f"{rows.files[0]}: {said}, or name it in categories or leave_out")
     return "category"
+
+
+def are_codes(rows: TableRows, column: Numbers) -> bool:
+    """Whether a CSV file writes numbers with leading zeros, as codes of places have them."""
+    if rows.typed or column.dates or not column.whole:
+        return False
+    return bool(rows.columns[column.name].str.match(r"0\d", na=False).any())
+
+
+def _unit(values: Any) -> str:
+    """The unit that most of many different numbers have; "" for other texts."""
+    words = [UNIT.fullmatch(word) for word in values.unique()]
+    units = Counter(found[1] for found in words if found)
+    unit, times = units.most_common(1)[0] if units else ("", 0)
+    return unit if times > max(MANY, MOST * len(words)) else ""
 
 
 def _matching(values: Any, form: re.Pattern[str]) -> Any:
@@ -219,7 +252,8 @@ def _numbers(rows: TableRows, name: str) -> Numbers:
     values = _spread(there, numbers.to_numpy(dtype=np.float64))
     infinite = np.isinf(values)
     if infinite.any():
-        raise UsageError(f"{rows.at(int(infinite.argmax()), name)}: is infinite")
+        how = "correct it, or name the column in leave_out"
+        raise UsageError(f"{rows.at(int(infinite.argmax()), name)}: is infinite; {how}")
     written = types.is_integer_dtype(numbers.dtype) or types.is_bool_dtype(numbers.dtype)
     return Numbers(name, values, whole=bool(written))
 

@@ -20,6 +20,9 @@ from umbel.summary import in_short
 
 ENDINGS = (".csv", ".parquet")
 
+OTHERS = (".tsv", ".tab", ".txt", ".xlsx", ".xls", ".ods", ".json", ".feather", ".gz", ".zip")
+"""Endings of files that may hold tables, too, and are refused as such."""
+
 INDEX = "__index_level_"
 """Prefix of pandas for the name of an unnamed index, in Parquet files."""
 
@@ -128,14 +131,16 @@ class Loaded:
 def holds_tables(path: Path) -> bool:
     """Whether this is a table, or a folder that holds tables and no arrays."""
     if not path.is_dir():
-        return path.suffix.lower() in ENDINGS
+        return path.suffix.lower() in (*ENDINGS, *OTHERS)
     return bool(files_in(path, *ENDINGS)) and not files_in(path, ".npz")
 
 
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         check_file(path)
-        check(path.suffix.lower() in ENDINGS, str(path), path.suffix, "the ending .csv or .parquet")
+        expected = "the ending .csv or .parquet: save it as one of these, a text with separators"
+        fine = path.suffix.lower() in ENDINGS
+        check(fine, str(path), path.suffix, f"{expected} as .csv with the setting separator")
         return [path]
     files = files_in(path, *ENDINGS)
     if not files:

@@ -46,7 +46,9 @@ def targets_of(rows: TableRows, name: str, task: Task, kind: Kind | None) -> Tar
     named, kind = kind is not None, kind or kind_of(rows, name)
     what = f"{rows.files[0]}: target {name!r}"
     if kind == "date":
-        raise UsageError(f"{what}: holds dates, which are neither classes nor numbers")
+        raise UsageError(
+            f"{what}: holds dates, which are neither classes nor numbers; name another"
+        )
     column = column_of(rows, name, kind)
     if isinstance(column, Words):
         fine = task != "regression"

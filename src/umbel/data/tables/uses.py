@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,15 +111,21 @@ def numbers_rows(values: NDArray[np.float64], owners: NDArray[np.int64] | None =
 
 
 def doubtful(
-    columns: Sequence[Numbers | Words], train: Places, owners: NDArray[np.int64]
+    columns: Sequence[Numbers | Words],
+    train: Places,
+    owners: NDArray[np.int64],
+    labels: NDArray[Any] | None = None,
 ) -> dict[str, list[str]]:
     """What inputs have that probably are none -> the names of their columns.
 
-    `train` are the training rows, and `owners` the clients of all rows.
+    `train` are the training rows, `owners` the clients of all rows, and `labels` their classes.
     """
     found: dict[str, list[str]] = {}
     for column in columns:
-        if fault := _fault(column, train, owners):
+        fault = _fault(column, train, owners)
+        if not fault and labels is not None and _copies(column, labels, train):
+            fault = "another value for each class, as a copy of the target has"
+        if fault:
             found.setdefault(fault, []).append(column.name)
     return found
 
@@ -143,6 +150,14 @@ def _fault(column: Numbers | Words, train: Places, owners: NDArray[np.int64]) ->
     if column.dates or not _identifies(column, owners):
         return ""
     return "another whole number in every row, as row numbers and identifiers have"
+
+
+def _copies(column: Numbers | Words, labels: NDArray[Any], train: Places) -> bool:
+    """Whether training rows of one class have one value, and rows of another class another one."""
+    values = (column.values if isinstance(column, Numbers) else column.codes)[train]
+    pairs = np.unique(np.stack([values, labels[train]]), axis=1)
+    counts = {len(np.unique(each)) for each in pairs}
+    return len(train) >= FEWEST and counts == {pairs.shape[1]} and pairs.shape[1] > 1
 
 
 def _identifies(column: Numbers, owners: NDArray[np.int64]) -> bool:
