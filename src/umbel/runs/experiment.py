@@ -24,7 +24,7 @@ from umbel.networks.base import check_size
 from umbel.runs.metrics import check_names
 from umbel.runs.paths import under
 from umbel.runs.personal import Personal
-from umbel.runs.run import Run
+from umbel.runs.run import Opened, Run
 from umbel.runs.starting import check_private, check_settings
 from umbel.runs.wrapped import unwrapped
 from umbel.settings import Settings
@@ -83,8 +83,11 @@ class Experiment(Settings):
         return replace(self, seed=seed)
 
     def open(self, sources: Sources) -> Run:
-        """Build the federation and the network, and return the run, before its first round."""
-        return self.opened(self.federation(sources))
+        """Build the federation and the network, and return the run, before its first round.
+
+        A folder that the run is saved in holds the experiment, so that `umbel resume` goes on.
+        """
+        return self._run(self.with_validation(self.federation(sources)), self.engine, sources)
 
     def federation(self, sources: Sources) -> Federation:
         """Build the federation, before validation examples are set apart."""
@@ -121,6 +124,12 @@ class Experiment(Settings):
 
     def run(self, federation: Federation, engine: EngineSettings | Engine) -> Run:
         """Make the run on this federation, whose clients work in this engine."""
+        return self._run(federation, engine, None)
+
+    def _run(
+        self, federation: Federation, engine: EngineSettings | Engine, sources: Sources | None
+    ) -> Run:
+        """The run, which remembers this experiment if the federation was read from `sources`."""
         net = self.net(federation)
         with under("algorithm", self.algorithm):
             self.algorithm.check(Known(self.participation, layout=net.layout))
@@ -137,6 +146,7 @@ class Experiment(Settings):
             privacy=self.privacy,
             metrics=self.metrics or (),
             personal=self.personal,
+            opened=None if sources is None else Opened(self, sources, federation, net),
         )
 
 

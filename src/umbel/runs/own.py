@@ -6,7 +6,7 @@ In `experiment.toml` they take the places of the scenario and the model.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -121,7 +121,7 @@ class OwnModule(Model):
 
 
 def described(run: Run, name: str, rounds: int, checkpoint_every: int) -> Experiment:
-    """Turn a run made in Python into an experiment that a folder can hold.
+    """Turn a run into an experiment that a folder can hold: the one it was opened from, if any.
 
     Raises `UsageError` where it has a part that no folder can hold.
     """
@@ -129,6 +129,21 @@ def described(run: Run, name: str, rounds: int, checkpoint_every: int) -> Experi
     for part in ("algorithm", "engine", "limits", "faults", "privacy", "personal"):
         if part != "engine" or not own_engine:
             _check_storable(part, getattr(run, part))
+    if (experiment := _opened_from(run)) is not None:
+        return replace(
+            experiment,
+            algorithm=run.algorithm,
+            name=name,
+            rounds=rounds,
+            participation=run.participation,
+            evaluate_every=run.evaluate_every,
+            checkpoint_every=checkpoint_every,
+            limits=run.limits,
+            faults=run.faults,
+            privacy=run.privacy,
+            metrics=run.metrics or None,
+            personal=run.personal,
+        )
     return Experiment(
         own_data(run.divided, _type_name(type(run.engine)) if own_engine else ""),
         own_module(run.net, run.divided),
@@ -146,6 +161,38 @@ def described(run: Run, name: str, rounds: int, checkpoint_every: int) -> Experi
         metrics=run.metrics or None,
         personal=run.personal,
     )
+
+
+def _opened_from(run: Run) -> Experiment | None:
+    """The experiment of a run, if a file can hold it and gives these data and this net again."""
+    opened = run.opened
+    if opened is None or why_not_opened(run):
+        return None
+    same = run.federation is opened.federation and run.net is opened.net
+    if not same or not isinstance(run.engine, EngineSettings):
+        return None
+    return replace(opened.experiment, engine=run.engine)
+
+
+def why_not_opened(run: Run) -> str:
+    """Why no experiment describes a run that was opened from one, as a sentence; "" if one does."""
+    if run.opened is None:
+        return ""
+    experiment, seed = run.opened.experiment, run.seed
+    if seed != experiment.seed:
+        both = f"its seed is {seed}, and its data are those of seed {experiment.seed}"
+        return f"{both}: open experiment.with_seed({seed}) for a run that `umbel resume` knows"
+    apart = None if experiment.personal is None else experiment.personal.validation_fraction
+    now = None if run.personal is None else run.personal.validation_fraction
+    if apart not in (None, now):
+        both = f"validation_fraction was {apart:g} when it was opened"
+        return f"{both}: change `personal` of the experiment, and open that"
+    try:
+        _check_storable("scenario", experiment.scenario)
+        _check_storable("model", experiment.model)
+    except UsageError as error:
+        return str(error)
+    return ""
 
 
 def find_net(name: str) -> Net:
@@ -212,11 +259,14 @@ def others_frozen(there: OwnModule, here: OwnModule, net: Net) -> str:
 
 def differences(there: Experiment, here: Experiment, net: Net) -> Iterator[str]:
     """The differences between two runs, a phrase for each; `net` is that of the present run."""
-    if not isinstance(there.scenario, OwnData) or not isinstance(there.model, OwnModule):
-        yield "it was made from an experiment, not from data and a module in Python"
+    if isinstance(here.scenario, OwnData) != isinstance(there.scenario, OwnData):
+        made = ["from data and a module in Python", "from an experiment"]
+        first, second = made if isinstance(there.scenario, OwnData) else reversed(made)
+        yield f"it was made {first}, not {second}"
         return
-    assert isinstance(here.model, OwnModule)
-    if said := others_frozen(there.model, here.model, net):
+    was = there.model if isinstance(there.model, OwnModule) else None
+    own = here.model if isinstance(here.model, OwnModule) else None
+    if was and own and (said := others_frozen(was, own, net)):
         yield said
         return
     old, new = settings_of(there, here)
@@ -227,10 +277,12 @@ def differences(there: Experiment, here: Experiment, net: Net) -> Iterator[str]:
             continue
         values = f"{name} is {old.get(name)!r} there and {new.get(name)!r} here"
         yield UNREADABLE.get(name, values)
+    if not was or not own:
+        return
     for name in ("initial", "constants"):
-        if not near(getattr(there.model, name), getattr(here.model, name)):
+        if not near(getattr(was, name), getattr(own, name)):
             yield f"the module's {name} values are different"
-    yield from other_functions(there.model.gives, here.model.gives, net)
+    yield from other_functions(was.gives, own.gives, net)
 
 
 def what_only_python_has(experiment: Experiment) -> str:

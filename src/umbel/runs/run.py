@@ -17,6 +17,7 @@ from umbel.checks import UsageError, check, naming
 from umbel.client.metrics import check_metrics
 from umbel.client.net import Net
 from umbel.data.federation import Federation
+from umbel.data.sources import Sources
 from umbel.engines.choice import EngineSettings
 from umbel.engines.faults import Faults
 from umbel.engines.privacy import Privacy
@@ -42,7 +43,18 @@ from umbel.settings import Settings, argument, hinting
 from umbel.summary import settings
 
 if TYPE_CHECKING:
+    from umbel.runs.experiment import Experiment
     from umbel.runs.result import Result
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What a run was opened from: an experiment, with the federation and the net that it gave."""
+
+    experiment: Experiment
+    sources: Sources
+    federation: Federation
+    net: Net
 
 
 @dataclass(frozen=True)
@@ -79,6 +91,8 @@ class Run(Settings):
     #: "mae", "r2", or your own as "module:function"
     metrics: tuple[str, ...] = ()
     personal: Personal | None = None  #: how clients fine-tune at the end; None: they don't
+    #: the experiment that `Experiment.open` made this run of, which a folder then holds
+    opened: Opened | None = field(default=None, repr=False, compare=False)
     #: the federation that is used: with `personal`, validation examples are set apart
     divided: Federation = field(init=False, repr=False, compare=False)
 

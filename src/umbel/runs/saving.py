@@ -18,7 +18,13 @@ from umbel.runs.durable import writing_to
 from umbel.runs.execution import advance_states, load, opened
 from umbel.runs.folder import RunFolder
 from umbel.runs.origins import origin
-from umbel.runs.own import OwnModule, described, differences, what_only_python_has
+from umbel.runs.own import (
+    OwnModule,
+    described,
+    differences,
+    what_only_python_has,
+    why_not_opened,
+)
 from umbel.runs.records import Record
 from umbel.runs.restoring import restorable
 from umbel.runs.result import Result
@@ -63,8 +69,9 @@ def rounds_in(
     else:
         with writing_to(where, "folder"):
             folder = RunFolder.create(where, experiment, budget)
-        if said := what_only_python_has(experiment):
-            log.warning("%s: %s", path, said)
+        for said in (why_not_opened(run), what_only_python_has(experiment)):
+            if said:
+                log.warning("%s: %s", path, said)
     return advance_states(folder, run)
 
 
