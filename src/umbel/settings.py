@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache, wraps
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
     Any,
@@ -35,6 +36,12 @@ SCALARS = {bool: "true or false", int: "a whole number", float: "a number", str:
 
 MOST_ITEMS = 10_000
 """Largest number of items in a list of a setting: each item takes time and memory."""
+
+
+def whole_path(text: Path | str, folder: Path | None = None) -> Path:
+    """The absolute path, with `~` expanded; relative to the folder, or to the current one."""
+    below = Path.cwd() if folder is None else folder
+    return Path(os.path.normpath(below.absolute() / os.path.expanduser(text)))  # noqa: PTH111
 
 
 class UnfitError(ValueError):
@@ -65,6 +72,8 @@ class Settings:
     """Former names of settings and their present names; TOML files may use both."""
     may_be_infinite: ClassVar[frozenset[str]] = frozenset()
     """Names of the numbers that need not be finite; the class checks them itself."""
+    path_settings: ClassVar[frozenset[str]] = frozenset()
+    """Names of the texts that are paths: in a TOML file they are relative to its folder."""
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
         """Raise `UsageError` for an unknown keyword, and say what to write."""

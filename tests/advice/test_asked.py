@@ -32,7 +32,7 @@ def test_another_scenario_named_for_data_reads_these_data(tmp_path: Path) -> Non
     scenario: Any = asked_about(str(tmp_path), settings, None).scenario
     assert (scenario.path, scenario.length) == (str(tmp_path), 20)
     other: Any = asked_about(str(tmp_path), [*settings, "scenario.path=other"], None).scenario
-    assert other.path == "other"
+    assert other.path == str(Path.cwd() / "other")
     with pytest.raises(umbel.UsageError, match="a scenario that reads files"):
         asked_about(str(tmp_path), ["scenario.name=rotated-digits"], None)
 

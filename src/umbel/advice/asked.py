@@ -18,6 +18,7 @@ from umbel.runs.config import read, structured
 from umbel.runs.experiment import Experiment
 from umbel.runs.left_out import left_out, tell
 from umbel.runs.library import find_experiment, shipped_experiments
+from umbel.runs.places import whole
 from umbel.runs.strangers import Stranger
 from umbel.runs.tables import load_table, merged, tables_of
 
@@ -54,6 +55,7 @@ def asked_about(
         known = not isinstance(found.scenario, Stranger)  # the fields of others are known later
         if known and path.exists() and "path" not in table["scenario"]:
             found = _reading(found, data)
+        found = whole(found)
     clip = found.privacy.clip
     check(clip is None, "privacy.clip", clip, "allowed: ways are compared without noise")
     return found if seed is None else found.with_seed(seed)

@@ -41,7 +41,7 @@ def save(folder: Path, told: Summary, next_: Callable[[], Experiment] | None) ->
     written = [folder / FOUND]
     write_text(folder / FOUND, json.dumps(asdict(told), indent=1, allow_nan=False) + "\n")
     if next_ is not None:
-        write_text(folder / NEXT, config.write(next_()))
+        write_text(folder / NEXT, config.write(next_(), folder))
         written.append(folder / NEXT)
     if importlib.util.find_spec("plotly") is not None:
         written.append(write_page(folder))

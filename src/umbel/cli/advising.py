@@ -66,6 +66,7 @@ def advise(
     from umbel.cli.advancing import no_empty_folders
     from umbel.cli.importing import allow
     from umbel.data.sources import Sources
+    from umbel.settings import whole_path
 
     check_budget(budget)
     check_free(out)
@@ -89,7 +90,9 @@ def advise(
             seed=asked.seed,
             progress=lambda line: say(f"  {line}", err=True),
         )
-        told = replace(summary(found), data_dir="" if data_dir is None else str(data_dir))
+        told = replace(
+            summary(found), data_dir="" if data_dir is None else str(whole_path(data_dir))
+        )
         print_advice(told)
         files = save(out, told, lambda: next_experiment(found, asked))
     say(f"written: {', '.join(str(file) for file in files)}")

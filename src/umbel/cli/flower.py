@@ -59,7 +59,11 @@ def new(folder: Path, experiment: str | None) -> None:
     """Write a Flower app into a new FOLDER, ready for `flwr run FOLDER SUPERLINK`."""
     with _needing_flower():
         from umbel.flower.scaffold import write_app
-    text = None if experiment is None else write(read(find_experiment(experiment), looking=True))
+    text = (
+        None
+        if experiment is None
+        else write(read(find_experiment(experiment), looking=True), folder)
+    )
     for file in write_app(folder, text):
         say(file)
     say(f"run it with: flwr run {quote(str(folder))} SUPERLINK --stream")

@@ -99,8 +99,8 @@ def resume(
     from umbel.cli.advancing import advance
     from umbel.cli.importing import allow_rounds
     from umbel.cli.looking import print_run
-    from umbel.data.sources import Sources
     from umbel.runs.folder import RunFolder
+    from umbel.runs.places import sources_of
     from umbel.runs.saving import reopened, replan
 
     folder = RunFolder.open(run)
@@ -108,7 +108,7 @@ def resume(
     if rounds is not None or until or max_time is not None:
         going = reopened(folder, None, data_dir, workers)
         replan(folder, going, rounds, until, max_time)
-    advance(folder, Sources.default(data_dir), workers=workers)
+    advance(folder, sources_of(folder.path, data_dir), workers=workers)
     print_run(folder)
 
 

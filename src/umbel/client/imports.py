@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from pathlib import Path
 from typing import Any
 
 from umbel.checks import UsageError, shown
+from umbel.summary import few
+
+
+def _places() -> list[str]:
+    """The folders that modules are looked for in, but those of Python and of installed packages."""
+    installed = (sys.prefix, sys.base_prefix)
+    places = dict.fromkeys(str(Path(place).absolute()) for place in sys.path)
+    return [place for place in places if not place.startswith(installed)]
 
 
 def imported(field: str, name: str) -> Any:
@@ -19,6 +29,6 @@ def imported(field: str, name: str) -> Any:
         known = isinstance(error, ImportError | AttributeError | ValueError)
         reason = str(error) if known else f"{type(error).__name__}: {error}"
         if isinstance(error, ModuleNotFoundError):
-            reason += "; modules are looked for in the current folder and in PYTHONPATH"
+            reason += f"; modules are looked for in {few(_places())} and among installed packages"
         raise UsageError(f"{field}: {shown(name)} can't be imported: {reason}") from None
     return named

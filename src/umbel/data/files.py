@@ -21,7 +21,7 @@ EXPERIMENT = "experiment.toml"
 OF_A_RUN = (
     *(EXPERIMENT, "records.jsonl", "checkpoint.safetensors", "encoding.json", "environment.json"),
     *("clusters.csv", "clusters.seal", "clients.csv", "clients.seal", "budget.json"),
-    *("stopped.json", "nodes.json", "clients.json"),
+    *("stopped.json", "nodes.json", "clients.json", "places.json"),
 )
 FOLDERS_OF_A_RUN = ("models", "evidence", "checkpoint-parts")
 """Names that a run writes; nothing else may be written there."""

@@ -37,6 +37,7 @@ from umbel.data.hub import answers, offline
 from umbel.data.leaf import Leaf
 from umbel.data.pictures import decoded
 from umbel.data.views import VIEWS
+from umbel.settings import whole_path
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +80,8 @@ class Sources:
         directory. Raises `UsageError` if the data directory does not exist.
         """
         variable = os.environ.get(DATA_DIR_VARIABLE)
-        where = data_dir or (Path(variable) if variable else None)
+        named = data_dir or variable
+        where = whole_path(named) if named else None
         origin = "--data-dir" if data_dir else DATA_DIR_VARIABLE
         check(where is None or where.is_dir(), origin, str(where), "an existing directory")
         return cls(where, None)

@@ -29,6 +29,7 @@ from umbel.runs.deployed import NODES, ROLL, names_on_the_roll
 from umbel.runs.execution import advance_locked
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
+from umbel.runs.places import without_paths
 from umbel.runs.run import Run
 from umbel.runs.seals import json_text
 from umbel.settings import Settings as CheckedSettings
@@ -216,7 +217,7 @@ def _folder(experiment: Experiment, settings: Settings) -> RunFolder:
         go_on = command("show" if folder.finished else "resume", folder.path)
         how = f"`{go_on}`, or choose another name, seed or runs-dir"
         raise UsageError(f"{folder.path}: holds a run that was not begun over Flower; {how}")
-    if folder.runnable != experiment:
+    if without_paths(folder.runnable) != without_paths(experiment):
         expected = "choose another name, seed or runs-dir"
         raise UsageError(f"{folder.path}: holds another experiment; {expected}")
     return folder

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -19,6 +20,8 @@ from umbel.settings import Settings
 @dataclass(frozen=True)
 class Model(Settings, ABC):
     """Settings of a network, from which `build` makes a torch module."""
+
+    path_settings: ClassVar[frozenset[str]] = frozenset({"encoder"})
 
     #: patterns of parameters that are not trained, such as "trunk.*"; None: all are trained
     freeze: tuple[str, ...] | None = field(default=None, kw_only=True)

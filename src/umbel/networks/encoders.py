@@ -13,6 +13,7 @@ from torch import nn
 
 from umbel.checks import UsageError, check, first_line
 from umbel.networks.packages import optional
+from umbel.settings import whole_path
 from umbel.summary import few
 
 PACKAGE = "package:"
@@ -32,7 +33,7 @@ def encoder_folder(name: str, field: str = "encoder") -> Path:
     """
     if name.startswith(PACKAGE):
         return _inside(name.removeprefix(PACKAGE), field)
-    folder = Path(name)
+    folder = whole_path(name)
     expected = f'an existing folder, or "{PACKAGE}NAME" for one inside an installed package'
     check(folder.is_dir(), field, name, expected)
     expected = f"the folder of an encoder: it needs {CONFIG} and the weights as .safetensors"

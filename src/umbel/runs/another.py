@@ -13,6 +13,7 @@ from umbel.runs.experiment import Experiment
 from umbel.runs.experiment_file import ELSEWHERE
 from umbel.runs.flat import flat
 from umbel.runs.origins import same
+from umbel.runs.places import whole
 from umbel.runs.strangers import OURS
 from umbel.runs.sweep import CONTROL, parts_of
 from umbel.runs.way_on import IN_PYTHON
@@ -110,7 +111,7 @@ def settings_of(
     there: Experiment, asked: Experiment
 ) -> tuple[Mapping[str, object], Mapping[str, object]]:
     """The settings of a folder's experiment and of another by name, to be compared."""
-    old, new = (dict(flat(config.plain(one))) for one in (there, asked))
+    old, new = (dict(flat(config.plain(whole(one)))) for one in (there, asked))
     idly = {f"algorithm.{key}" for key in said_idly(config.plain(there.algorithm))}
     return {name: old[name] for name in old if name in new or name not in idly}, new
 

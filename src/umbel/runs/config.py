@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
@@ -22,9 +23,10 @@ from umbel.runs import wrapped
 from umbel.runs.config_errors import TableError, problems
 from umbel.runs.experiment import Experiment
 from umbel.runs.flat import with_lists
+from umbel.runs.places import Places, for_folder, look_in, whole
 from umbel.runs.setting_paths import REGISTRIES as REGISTRIES
 from umbel.runs.strangers import OURS, Stranger, stranger
-from umbel.runs.tables import load_table, merged, path_of, tables_of
+from umbel.runs.tables import layers_of, merged, path_of, tables_of
 from umbel.settings import (
     SCALARS,
     NotATableError,
@@ -47,17 +49,25 @@ def read(file: Path | str, settings: Sequence[str] = (), *, looking: bool = Fals
     1
 
     With `extends = "other.toml"`, settings that a file lacks are read from that other file. Values
-    such as "module:Name" are imported, which runs the code of that module. With `looking`, nothing
+    such as "module:Name" are imported, which runs the code of that module; it is looked for in the
+    file's folder, too. Paths of the file are relative to its folder, those of settings to the
+    current one. With `looking`, nothing
     is imported, and the experiment can be shown but not run. Raises `UsageError`, which names the
     wrong keys and says what was expected.
     """
-    file = Path(file)
-    alone = {"name": file.stem.lstrip(".") or Experiment.name, **load_table(file)}
+    file = Path(os.path.expanduser(file))  # noqa: PTH111
+    layers = layers_of(file)
+    named = {"name": file.stem.lstrip(".") or Experiment.name}
+    alone = reduce(merged, (table for _, table in layers), named)
     settings = [settings] if isinstance(settings, str) else settings
     above = tables_of(settings)
     try:
         table = reduce(merged, above, alone)
-        experiment: Experiment = structured(table, Experiment, looking)
+        if not looking:
+            look_in(file, [folder for folder, _ in reversed(layers)], table)
+        made: Experiment = structured(table, Experiment, looking)
+        layers += [(Path.cwd(), each) for each in above]
+        experiment = whole(made, layers, file.absolute().parent, Places.beside(file).folder)
     except RecursionError:
         raise UsageError(f"{file}: tables in tables, too deep to be read") from None
     except UsageError as error:
@@ -82,9 +92,13 @@ def _blaming(
     return f"--set {mistake} (over {file})"
 
 
-def write(experiment: Experiment) -> str:
-    """TOML that `read` turns into the same experiment. Raises `UsageError` as `writable`."""
-    return tomli_w.dumps(writable(experiment))
+def write(experiment: Experiment, folder: Path | None = None) -> str:
+    """TOML that `read` turns into the same experiment, from a file in this folder if one is given.
+
+    Raises `UsageError` as `writable`.
+    """
+    there = experiment if folder is None else for_folder(experiment, folder)
+    return tomli_w.dumps(writable(there))
 
 
 def writable(value: Any) -> Any:

@@ -10,9 +10,11 @@ from umbel.data.channel_scale import CHANNELS, ChannelScale
 from umbel.data.tables.encoding import Encoding
 from umbel.runs.durable import write_text
 from umbel.runs.identity import RUN, check_identity
+from umbel.runs.places import Places, for_folder, whole
 from umbel.runs.seals import json_text, json_value
 from umbel.runs.tensor_files import NOTHING
 from umbel.runs.way_on import way_on
+from umbel.settings import whole_path
 
 FILE = "encoding.json"
 
@@ -21,6 +23,8 @@ def write(
     file: Path, encoding: Encoding | ChannelScale | None, said: Mapping[str, str] = NOTHING
 ) -> None:
     """Write a file, if there is anything to write; `said` is what it says of its run besides."""
+    if isinstance(encoding, Encoding):
+        encoding = for_folder(encoding, file.parent)
     if encoding is not None:
         write_text(file, json_text({**encoding.plain(), **said}))
 
@@ -36,7 +40,9 @@ def read(folder: Path) -> Encoding | ChannelScale | None:
 
     encoding = json_value(file, made, how)
     check_identity(file, said.get(RUN), folder)
-    return encoding
+    if not isinstance(encoding, Encoding):
+        return encoding
+    return whole(encoding, folder=whole_path(folder), was=Places.beside(file).folder)
 
 
 def _from_plain(table: dict[str, Any]) -> Encoding | ChannelScale:

@@ -20,6 +20,7 @@ from umbel.flow import Engine
 from umbel.runs.budget import Budget, Stop
 from umbel.runs.checkpoint_parts import NO_PARTS, Parts
 from umbel.runs.client_rows import write_rows
+from umbel.runs.config import plain
 from umbel.runs.deployed import OVER_FLOWER, over_flower
 from umbel.runs.environment import now
 from umbel.runs.experiment import Experiment
@@ -29,6 +30,7 @@ from umbel.runs.lockstep import pays, seats
 from umbel.runs.origins import origin
 from umbel.runs.own import OwnData, OwnModule
 from umbel.runs.paths import under
+from umbel.runs.places import note, sources_of
 from umbel.runs.records import Record
 from umbel.runs.restoring import restore
 from umbel.runs.result import Result
@@ -57,14 +59,15 @@ def execute(
     [0, 1]
 
     It yields nothing if the run is finished. If a checkpoint is due after a round, it is on disk
-    before the record is yielded. Data sets come from `sources`, by default from `Sources.default`.
+    before the record is yielded. Data sets come from `sources`; by default from the data directory
+    that the folder notes, or from `Sources.default`.
     `workers` replaces the experiment's `engine.workers` for this call; results do not depend on it.
     Raises `UsageError` for a run whose data were made in Python, and where another run has taken
     the folder since it was created.
     """
 
     def records() -> Iterator[Record]:
-        found = Sources.default() if sources is None else sources
+        found = sources_of(folder.path) if sources is None else sources
         return _records(folder, opened(folder, found, workers))
 
     yield from _unless_finished(folder, records)
@@ -168,6 +171,9 @@ def _session(folder: RunFolder, run: Run, sharing: int = 1) -> Iterator[tuple[St
     began, clock = now(), perf_counter()
     # the file of sessions, read first so that damage is reported before any work
     folder.sessions.read()
+    experiment, opened = folder.experiment, run.opened
+    data_dir = None if opened is None else opened.sources.data_dir
+    note(folder.path, experiment, plain(experiment), data_dir)
     full = False
     try:
         scores = yield from _rounds(folder, run, sharing, clock)
@@ -177,7 +183,7 @@ def _session(folder: RunFolder, run: Run, sharing: int = 1) -> Iterator[tuple[St
     finally:
         with suppress(OSError) if full else nullcontext():
             seconds = (perf_counter() - clock) / sharing
-            folder.sessions.note(began, seconds, folder.experiment.engine.precision)
+            folder.sessions.note(began, seconds, experiment.engine.precision)
     # Last, as it makes the run finished: one that was killed before still notes a session.
     write_rows(folder.file("clusters.csv"), run.divided, scores)
 

@@ -11,6 +11,7 @@ from umbel.runs import checkpoint, config
 from umbel.runs.durable import write_text
 from umbel.runs.experiment import Experiment
 from umbel.runs.origins import experiment_changes
+from umbel.runs.places import look_in
 from umbel.runs.seals import BLANK, BROKEN, KEY, intact, sealed
 from umbel.runs.way_on import in_python
 
@@ -30,7 +31,7 @@ class ExperimentFile:
 
     def write(self, experiment: Experiment) -> None:
         """Replace the file."""
-        write_text(self.file, sealed(HEAD + config.write(experiment)))
+        write_text(self.file, sealed(HEAD + config.write(experiment, self.file.parent)))
 
     def check_is_ours(self) -> None:
         """Raise `UsageError` for a file that umbel did not write, before a run begins there."""
@@ -57,6 +58,7 @@ class ExperimentFile:
     def importing(self, part: str) -> Experiment:
         """The experiment, to be looked at; only what this part of it names is imported."""
         looked_at = self.read(looking=True)
+        look_in(self.file, [self.file.absolute().parent], {part: config.plain(looked_at)[part]})
         try:
             return config.importing(looked_at, part)
         except UsageError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -27,6 +28,7 @@ from umbel.runs.experiment_file import ELSEWHERE, ExperimentFile
 from umbel.runs.identity import RUN, identity
 from umbel.runs.models_folder import ModelsFolder
 from umbel.runs.origins import Origin
+from umbel.runs.places import NOTE, whole
 from umbel.runs.putting_right import putting_right
 from umbel.runs.record_lines import RecordLines
 from umbel.runs.records import Record
@@ -36,7 +38,7 @@ from umbel.runs.seals import json_text, json_value
 from umbel.runs.sessions import SessionsFile
 from umbel.runs.way_on import held
 
-FIRST_FILES = ("experiment.toml", "budget.json", "environment.json", "records.jsonl", ".lock")
+FIRST_FILES = ("experiment.toml", "budget.json", "environment.json", "records.jsonl", NOTE, ".lock")
 """What the folder of a run holds before its first round."""
 
 
@@ -47,6 +49,11 @@ class RunFolder:
     path: Path  #: where it is
     #: the experiment to run there; None: the one that is there
     asked: Experiment | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(os.path.expanduser(self.path)))  # noqa: PTH111
+        if self.asked is not None:
+            object.__setattr__(self, "asked", whole(self.asked))
 
     @classmethod
     def create(

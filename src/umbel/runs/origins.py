@@ -18,6 +18,7 @@ from umbel.runs.config import plain, structured
 from umbel.runs.digests import digest, fingerprint, near
 from umbel.runs.experiment import Experiment
 from umbel.runs.flat import flat
+from umbel.runs.places import without_paths
 from umbel.runs.seals import BROKEN
 
 FREE = ("name", "description", "rounds", "evaluate_every", "checkpoint_every", "metrics")
@@ -42,7 +43,8 @@ FROZEN_WITHIN = (
 
 def origin(experiment: Experiment, federation: Federation, net: Net) -> Origin:
     """What a run is made of."""
-    made = {"experiment": _settled(plain(experiment)), "federation": _traits(federation)}
+    settled = _settled(plain(without_paths(experiment)))
+    made = {"experiment": settled, "federation": _traits(federation)}
     frozen = {"values": net.num_frozen, "digest": net.frozen_digest}
     return {**made, **({"frozen": frozen} if net.num_frozen else {})}
 
@@ -90,7 +92,8 @@ def experiment_changes(was: Origin, now: Mapping[str, Any]) -> Iterator[str]:
     """What tells the settings of this table from those that the run was made with."""
     # Read again, so that settings which a later version has added have their defaults.
     old, new = (
-        plain(structured(table, Experiment, looking=True)) for table in (was["experiment"], now)
+        plain(without_paths(structured(table, Experiment, looking=True)))
+        for table in (was["experiment"], now)
     )
     before, after = (dict(flat(_settled(table))) for table in (old, new))
     for name in dict.fromkeys([*before, *after]):

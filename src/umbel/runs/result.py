@@ -179,15 +179,15 @@ class Result:
         """
         if self.given is not None:
             return self.given
-        recipe = self.experiment.model
-        if isinstance(recipe, OwnModule):
+        experiment = self.folder.settings.importing("model")
+        if isinstance(recipe := experiment.model, OwnModule):
             try:
                 return recipe.net()
             except UsageError as error:
                 path = self.folder.path
                 how = f'give the net again, by umbel.load("{path}", net), or --net of umbel export'
                 raise UsageError(f"{path}: {error}: {how}") from None
-        return self.folder.settings.importing("model").net_of(self.made_for[0])
+        return experiment.net_of(self.made_for[0])
 
     @cached_property
     def state(self) -> State:

@@ -12,7 +12,6 @@ from typing import Literal
 from umbel.algorithms.base import State
 from umbel.checks import UsageError, check
 from umbel.data.files import check_file
-from umbel.data.sources import Sources
 from umbel.runs.budget import USED_UP, Budget, Stop, Until
 from umbel.runs.durable import writing_to
 from umbel.runs.execution import advance_states, load, opened
@@ -25,6 +24,7 @@ from umbel.runs.own import (
     what_only_python_has,
     why_not_opened,
 )
+from umbel.runs.places import sources_of
 from umbel.runs.records import Record
 from umbel.runs.restoring import restorable
 from umbel.runs.result import Result
@@ -183,8 +183,7 @@ def reopened(
     if run is not None:
         _check_same(folder, run)
         return run
-    sources = Sources.default(None if data_dir is None else Path(data_dir))
-    return opened(folder, sources, workers, verb)
+    return opened(folder, sources_of(folder.path, data_dir), workers, verb)
 
 
 def replan(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,13 @@ LONGEST_CHAIN = 50
 """Files that extend one another."""
 
 
-def load_table(file: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
+def load_table(file: Path) -> dict[str, Any]:
     """The plain values of a TOML file and of those it extends."""
+    return reduce(merged, (table for _, table in layers_of(file)))
+
+
+def layers_of(file: Path, extended_by: tuple[Path, ...] = ()) -> list[tuple[Path, dict[str, Any]]]:
+    """The tables of the files that a TOML file extends, and its own, and the folder of each."""
     try:
         table = parsed(read_text(file, LARGEST))
     except tomllib.TOMLDecodeError as error:
@@ -32,10 +39,12 @@ def load_table(file: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]
     if len(extended_by) == LONGEST_CHAIN:
         raise UsageError(f"{file}: the last of {LONGEST_CHAIN} files that extend one another")
     base = table.pop("extends", None)
+    own = (file.absolute().parent, table)
     if base is None:
-        return table
+        return [own]
     check(isinstance(base, str), f"{file}: extends", base, "the path of a TOML file")
-    return merged(load_table(file.parent / base, (*extended_by, file.resolve())), table)
+    below = file.parent / os.path.expanduser(base)  # noqa: PTH111
+    return [*layers_of(below, (*extended_by, file.resolve())), own]
 
 
 INSTEAD = {"epochs": "steps"}

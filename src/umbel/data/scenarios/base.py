@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 from umbel.checks import check, check_returned
 from umbel.data.federation import Federation
@@ -15,8 +16,11 @@ from umbel.settings import Settings
 class Scenario(Settings, ABC):
     """A seeded recipe for a federation; to write your own scenario, extend it with `build`.
 
-    It is a frozen dataclass whose fields are the keys under `[scenario]` in an experiment.
+    It is a frozen dataclass whose fields are the keys under `[scenario]` in an experiment. Fields
+    that `path_settings` names are paths: those of a TOML file are relative to its folder.
     """
+
+    path_settings: ClassVar[frozenset[str]] = frozenset({"path", "tokenizer"})
 
     @abstractmethod
     def build(self, seed: int, sources: Sources) -> Federation:

@@ -20,6 +20,7 @@ from umbel.data.scenarios.base import Scenario, check_validation
 from umbel.data.sources import Sources
 from umbel.data.splits import by_name, set_apart
 from umbel.seeds import Stream
+from umbel.settings import whole_path
 from umbel.summary import few
 
 GROUPS = "groups.csv"
@@ -62,7 +63,7 @@ class Folder(Scenario):
 
     def build(self, seed: int, sources: Sources) -> Federation:  # noqa: ARG002
         return read_clients(
-            Path(self.path),
+            whole_path(self.path),
             self.num_classes,
             test_fraction=self.test_fraction,
             validation_fraction=self.validation_fraction or 0.0,

@@ -40,6 +40,7 @@ from umbel.data.tables.targets import Targets, Task, targets_of
 from umbel.data.tables.tokens import Tokens, tokens_of
 from umbel.data.tables.uses import Unused, doubtful, indexes, sentence
 from umbel.data.tables.wording import listed, to_write
+from umbel.settings import whole_path
 from umbel.summary import FEW
 
 LEAVE_OUT = "name it in leave_out"
@@ -125,7 +126,7 @@ class Table(Scenario):
         check(not both, "leave_out", both, "allowed: columns names it, too")
 
     def build(self, seed: int, sources: Sources) -> Federation:
-        path = Path(self.path) if self.source is None else sources.path(self.source)
+        path = whole_path(self.path) if self.source is None else sources.path(self.source)
         wanted = partial(self._wanted, of_all=path.is_file())
         rows = read_rows(path, CsvFormat(self.separator, self.missing), wanted)
         targets = targets_of(rows, self.target, self.task, self._kinds.get(self.target))

@@ -22,6 +22,7 @@ from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.data.splits import for_validation
 from umbel.data.tables.parts import PARTS, check_fractions
+from umbel.settings import whole_path
 from umbel.summary import counted
 
 
@@ -52,7 +53,7 @@ class RecordedWindows(Scenario):
         check_fractions(self.validation_fraction, self.test_fraction)
 
     def build(self, seed: int, sources: Sources) -> Federation:  # noqa: ARG002
-        path = Path(self.path) if self.source is None else sources.path(self.source)
+        path = whole_path(self.path) if self.source is None else sources.path(self.source)
         files = client_files(path)
         fractions = self.validation_fraction or 0.0, self.test_fraction
         cut = Cut(self.length, self.stride, self.label, fractions)

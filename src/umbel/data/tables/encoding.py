@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from types import NoneType
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, ClassVar, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +62,8 @@ class Target:
 @dataclass(frozen=True, kw_only=True)
 class Encoding:
     """All settings and statistics that turn rows of a table into examples of a run."""
+
+    path_settings: ClassVar[frozenset[str]] = frozenset({"tokenizer"})
 
     client: str | None  # the column with the client of a row; None: one file per client
     target: Target

@@ -12,6 +12,7 @@ from umbel.runs.deployed import over_flower
 from umbel.runs.digests import near
 from umbel.runs.own import OwnData
 from umbel.runs.personal import Personal
+from umbel.runs.places import without_paths
 from umbel.runs.result import Result
 from umbel.runs.seals import BROKEN
 from umbel.runs.tensor_files import header_of
@@ -61,7 +62,8 @@ class Data:
     def _source(self, other: Data) -> Scenario:
         """The scenario, with no more of data made in Python than both runs must have alike."""
         if not isinstance(self.scenario, OwnData):
-            return self.scenario
+            known = self.traits and other.traits  # then files are compared by what they held
+            return without_paths(self.scenario) if known else self.scenario
         # The engine changes no examples.
         whole = replace(self.scenario, engine="")
         alike = _fraction(self.personal) == _fraction(other.personal)
