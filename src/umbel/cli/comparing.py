@@ -30,11 +30,13 @@ from umbel.runs.config import plain, structured
 from umbel.runs.config_errors import TableError
 from umbel.runs.durable import writing_to
 from umbel.runs.experiment import Experiment
+from umbel.runs.finding import runs_in
+from umbel.runs.flat import flat
 from umbel.runs.folder import RunFolder
 from umbel.runs.library import experiments_in
 from umbel.runs.starting import unsaid
 from umbel.runs.strangers import strangers_in
-from umbel.runs.sweep import Sweep, parts_of, sweep, values_of
+from umbel.runs.sweep import OF_CONTROL, Sweep, parts_of, sweep, values_of
 from umbel.runs.tables import load_table, merged, parse_setting, path_of
 from umbel.summary import counted
 from umbel.version import ONE_RELEASE, differing
@@ -145,6 +147,7 @@ def make_all(
     A run on which another process works is left to it, and checked again at the end. Raises
     `UsageError` before any training if an experiment can't start.
     """
+    groups = _once(groups, runs_dir)
     check_start(groups, runs_dir, sources)
     make = partial(_make, jobs=jobs, screen=OwnScreen(LINES, quiet))
     busy, failed = make([Seeds.of(group, runs_dir, sources) for group in groups])
@@ -158,6 +161,38 @@ def make_all(
         failed += further
     # Another command may have made a run of this name with other settings in the meantime.
     return [RunFolder.begin(runs_dir, seeded) for group in groups for seeded in group], failed
+
+
+def _once(groups: Sequence[Sequence[Experiment]], runs_dir: Path) -> Sequence[Sequence[Experiment]]:
+    """The groups, each with a name that has runs with its very settings, if its own has none.
+
+    A control belongs to the method that its name says, and keeps it.
+    """
+    names: dict[str, str] = {}
+    for folder in runs_in(runs_dir):
+        with suppress(UsageError):  # damage is reported where such a run is read
+            there = folder.experiment
+            if folder.begun:
+                names.setdefault(_made_of(there), there.name)
+    found: dict[tuple[str, int], Sequence[Experiment]] = {}
+    for group in groups:
+        own, begun = group[0].name, any(RunFolder.of(runs_dir, each).begun for each in group)
+        name = own
+        if not begun and not own.endswith(OF_CONTROL):
+            name = names.setdefault(_made_of(group[0]), own)
+        if name != own:
+            said = f"has the settings of {name}, and is not made again under another name"
+            say(f"{own}: {said}", err=True)
+        renamed = group if name == own else [replace(seeded, name=name) for seeded in group]
+        found.setdefault((name, group[0].seed), renamed)
+    return list(found.values())
+
+
+def _made_of(experiment: Experiment) -> str:
+    """All settings that runs of one name have alike, but the name."""
+    table = dict(flat(plain(experiment)))
+    free = ("name", "description", "seed", "engine.workers")
+    return repr(sorted((name, value) for name, value in table.items() if name not in free))
 
 
 @dataclass(frozen=True)

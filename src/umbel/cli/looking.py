@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -15,6 +16,8 @@ from umbel.cli.options import (
     form_options,
     judge_option,
     no_import_option,
+    only_option,
+    without_option,
 )
 from umbel.cli.printing import print_rows, print_tables, say, say_lines
 from umbel.runs.rows import Table
@@ -42,6 +45,8 @@ run_argument = click.argument("run", type=click.Path(path_type=Path), shell_comp
     show_default=True,
     help="What a row of --json or --csv is about.",
 )
+@only_option
+@without_option
 @judge_option
 @form_options
 def show(
@@ -50,6 +55,8 @@ def show(
     reach: str | None,
     config: bool,
     kind: Literal["runs", "rounds", "clients", "differences"],
+    only: tuple[str, ...],
+    without: tuple[str, ...],
     judge: str | None,
     form: RowFormat | None,
 ) -> None:
@@ -57,13 +64,16 @@ def show(
 
     With --json or --csv every run counts, finished or not, in RUN and in folders in it.
     """
+    from umbel.runs.outcomes import chosen
+    from umbel.runs.result import Result
     from umbel.runs.run_tables import results_of, run_folders
 
     _check_together(at or reach, config, kind, judge, form)
     if config:
         say_lines(_settings(run))
     elif form is not None:
-        folders = run_folders(run)
+        runs = chosen(list(map(Result, run_folders(run))), only, without)
+        folders = [each.folder for each in runs]
         results = results_of(folders)
         differ = kind == "differences"
         table: Table = results.differences(judge) if differ else getattr(results, kind)
@@ -74,7 +84,7 @@ def show(
             table = course_rows(results, at, goal)
         print_rows(table, form)
     else:
-        _print_results(run, at, reach, judge)
+        _print_results(run, at, reach, judge, only, without)
 
 
 def _check_together(
@@ -100,17 +110,26 @@ def _settings(run: Path) -> str:
     return RunFolder.open(run).toml
 
 
-def _print_results(run: Path, at: str | None, reach: str | None, judge: str | None) -> None:
+def _print_results(
+    run: Path,
+    at: str | None,
+    reach: str | None,
+    judge: str | None,
+    only: Sequence[str],
+    without: Sequence[str],
+) -> None:
     """One run in detail, a table of several, or advice."""
     from umbel.cli.courses import goal_of, rounds_of
     from umbel.report import course_tables, standing_tables, terminal
     from umbel.runs.advised import holds_advice
     from umbel.runs.finding import runs_in
     from umbel.runs.folder import RunFolder
+    from umbel.runs.outcomes import chosen
     from umbel.runs.result import Result
 
     folders = runs_in(run)
     if not folders:
+        check(not only and not without, "--only, --without", str(run), "a folder of several runs")
         advised = at is None and reach is None and holds_advice(run) and not RunFolder(run).begun
         folder = RunFolder(run) if advised else RunFolder.open(run)
         if judge is not None:
@@ -125,7 +144,7 @@ def _print_results(run: Path, at: str | None, reach: str | None, judge: str | No
         folders = [folder]
     finished = [folder for folder in folders if folder.finished]
     check(bool(finished), "run", str(run), "a folder with a finished run in it")
-    runs = list(map(Result, finished))
+    runs = chosen(list(map(Result, finished)), only, without)
     wanted = []
     if at is None and reach is None:
         wanted = [*terminal.results(runs), *standing_tables.statistics(runs, judge)]

@@ -92,6 +92,15 @@ judge_option = click.option(
     metavar="MEASURE",
     help="Measure by which methods are compared: accuracy, loss, or a metric of all runs.",
 )
+only_option = click.option(
+    "--only",
+    multiple=True,
+    metavar="METHOD",
+    help="Only this method, as the table or the experiment names it; * stands for any text.",
+)
+without_option = click.option(
+    "--without", multiple=True, metavar="METHOD", help="All but this method."
+)
 no_import_option = click.option(
     "--no-import",
     is_flag=True,

@@ -10,7 +10,7 @@ import click
 
 from umbel.checks import check
 from umbel.cli.completing import complete_runs
-from umbel.cli.options import no_import_option
+from umbel.cli.options import no_import_option, only_option, without_option
 from umbel.cli.printing import say
 
 if TYPE_CHECKING:
@@ -33,7 +33,15 @@ MODELS = ("onnx", "torch", "safetensors", "peft")
     type=click.Path(path_type=Path, file_okay=False),
     help="Write the figures there, too, as PNG and SVG.",
 )
-def report(runs: Path, out: Path | None, figures: Path | None) -> None:
+@only_option
+@without_option
+def report(
+    runs: Path,
+    out: Path | None,
+    figures: Path | None,
+    only: tuple[str, ...],
+    without: tuple[str, ...],
+) -> None:
     """Write one page, to be opened in a browser, about a run, a folder of RUNS, or advice."""
     from umbel.advice.saving import write_page
     from umbel.data.files import check_folder, check_place
@@ -49,7 +57,7 @@ def report(runs: Path, out: Path | None, figures: Path | None) -> None:
         page = write_page(runs, out)
         say(f"{page}: {page.stat().st_size / 1e6:.1f} MB")
         return
-    written = write_files(runs, out, figures)
+    written = write_files(runs, out, figures, only, without)
     say(f"{written[0]}: {written[0].stat().st_size / 1e6:.1f} MB")
     if figures is not None:
         say(f"{figures}: {len(written) - 1} files")

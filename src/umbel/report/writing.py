@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
 
 from umbel.checks import UsageError, check
@@ -15,12 +16,20 @@ from umbel.report.run_page import run_page
 from umbel.runs.durable import write_text
 from umbel.runs.finding import runs_in
 from umbel.runs.folder import RunFolder
+from umbel.runs.outcomes import chosen
 from umbel.runs.result import Result
 
 
-def write_files(path: Path, out: Path | None = None, figures: Path | None = None) -> list[Path]:
+def write_files(
+    path: Path,
+    out: Path | None = None,
+    figures: Path | None = None,
+    only: Sequence[str] = (),
+    without: Sequence[str] = (),
+) -> list[Path]:
     """Write the page, and its figures if there is a folder for them; return the files.
 
+    In a folder of runs, `only` and `without` name the methods that the page is about, or is not.
     The page is `report.html` in the folder itself unless `out` says where. Raises `UsageError`
     where `path` holds no run of which a round is done, or a library is missing.
     """
@@ -29,13 +38,14 @@ def write_files(path: Path, out: Path | None = None, figures: Path | None = None
     if figures is not None:
         check_plotting()
     if (path / "experiment.toml").is_file():
+        check(not only and not without, "--only, --without", str(path), "a folder of several runs")
         text, panels = run_page(_begun(path))
     else:
-        runs = [Result(each) for each in runs_in(path)]
+        runs = chosen([Result(each) for each in runs_in(path)], only, without)
         begun = [run for run in runs if run.folder.begun and run.records]  # they may be lost
         check(bool(begun), "report", str(path), "the folder of a run, or of runs, that were begun")
-        without = [run.folder.path.name for run in runs if run not in begun]
-        text, panels = comparison_page(path.resolve().name, begun, without)
+        others = [run.folder.path.name for run in runs if run not in begun]
+        text, panels = comparison_page(path.resolve().name, begun, others)
     page = path / "report.html" if out is None else out
     if out is None:
         check_no_link(page)

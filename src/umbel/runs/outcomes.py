@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from fnmatch import fnmatchcase
 from itertools import groupby
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 
-from umbel.checks import UsageError
+from umbel.checks import UsageError, check, nearest
+from umbel.runs.deployed import over_flower
 from umbel.runs.result import Result
 from umbel.runs.sweep import CONTROL, OF_CONTROL, parts_of
-from umbel.runs.variants import variants
+from umbel.runs.variants import likeness, variants
 from umbel.summary import SMALL, is_small, number_text, scaled_text
 
 Methods: TypeAlias = Sequence[tuple[str, Sequence[Result]]]
@@ -27,7 +30,8 @@ def by_method(runs: Sequence[Result]) -> list[tuple[str, list[Result]]]:
     """The runs of each method, without the ending that all names share; the best method last.
 
     The variants of a sweep are named by their values, as in "joint lam=0.1", and controls as in
-    "joint (random clusters)". Runs of one name whose settings differ are variants, too. Raises
+    "joint (random clusters)". Runs of one name whose settings differ are variants, too, and
+    methods of several names with equal settings are one. Raises
     `UsageError` for two runs of one name and seed, which are no two seeds.
     """
     ordered = sorted(runs, key=lambda run: (run.experiment.name, run.experiment.seed))
@@ -37,13 +41,50 @@ def by_method(runs: Sequence[Result]) -> list[tuple[str, list[Result]]]:
         methods += _beside(group, methods) if is_control(group[0]) else variants(group)
     for _, seeded in methods:
         _check_single(seeded)
-    methods.sort(key=lambda each: -rounded(mean([run.so_far.loss for run in each[1]])))
-    methods.sort(key=lambda each: rounded(mean([run.so_far.accuracy for run in each[1]])))
-    parts = [(parts_of(runs[0].experiment.name), more) for more, runs in methods]
+    once = _once(methods)
+    once.sort(key=lambda each: -rounded(mean([run.so_far.loss for run in each[2]])))
+    once.sort(key=lambda each: rounded(mean([run.so_far.accuracy for run in each[2]])))
+    parts = [(parts_of(name), more) for name, more, _ in once]
     bases = _shortened({base for (base, _), _ in parts})
     keys = _shortest({path for (_, settings), more in parts for path in (*settings, *more)})
     names = [_named(bases[base], {**more, **settings}, keys) for (base, settings), more in parts]
-    return [(name, seeded) for name, (_, seeded) in zip(names, methods, strict=True)]
+    return [(name, seeded) for name, (*_, seeded) in zip(names, once, strict=True)]
+
+
+def chosen(runs: Sequence[Result], only: Sequence[str], without: Sequence[str]) -> list[Result]:
+    """The runs of these methods only, and without those; `*` stands for any text in a name.
+
+    A method has the name of its row, and those of its experiment and of its runs' folders; its
+    control goes with it. Raises `UsageError` for a name that nothing has.
+    """
+    if not only and not without:
+        return list(runs)
+    rows: list[tuple[str, list[Result]]] = []
+    with suppress(UsageError):  # of several comparisons, whose rows are not of one table
+        rows = by_method([run for run in runs if run.records])
+    row_of = {run.folder.path: name for name, seeded in rows for run in seeded}
+
+    def names(run: Result) -> set[str]:
+        found = {run.experiment.name, run.folder.path.name, row_of.get(run.folder.path, "")}
+        return {*found, *(name.removesuffix(OF_CONTROL).removesuffix(CONTROLS) for name in found)}
+
+    def fits(run: Result, name: str) -> bool:
+        return any(each == name or fnmatchcase(each, name) for each in names(run))
+
+    for option, given in (("--only", only), ("--without", without)):
+        for name in given:
+            known = any(fits(run, name) for run in runs)
+            hint = nearest(name, [row for row, _ in rows] or {r.experiment.name for r in runs})
+            if not known:
+                raise UsageError(f"{option}: {name!r} is no method here; {hint}")
+    kept = [
+        run
+        for run in runs
+        if (not only or any(fits(run, name) for name in only))
+        and not any(fits(run, name) for name in without)
+    ]
+    check(bool(kept), "--without", ", ".join(without), "without some method: nothing is left")
+    return kept
 
 
 def _beside(
@@ -59,6 +100,46 @@ def _beside(
     for run in controls:
         parts.setdefault(tuple(settings.get(_place(run), {}).items()), []).append(run)
     return [(dict(more), seeded) for more, seeded in parts.items()]
+
+
+def _once(
+    methods: Sequence[tuple[Mapping[str, str], list[Result]]],
+) -> list[tuple[str, Mapping[str, str], list[Result]]]:
+    """Methods of equal settings are one, named as the one with the fewest values in its name.
+
+    Of two runs with one seed the finished one counts, or else that of this name. Controls are
+    equal if what they control is.
+    """
+    kept: list[tuple[str, Mapping[str, str], dict[int, Result]]] = []
+    places: dict[object, int] = {}  # by likeness, and by name
+    for more, seeded in sorted(methods, key=lambda each: _simplest(each[1][0].experiment.name)):
+        name, told = seeded[0].experiment.name, tuple(more.items())
+        alike: list[object] = [_likeness(run) for run in seeded]
+        if is_control(seeded[0]):
+            controlled = places.get((name.removesuffix(OF_CONTROL), told))
+            if controlled is not None:
+                name = kept[controlled][0] + OF_CONTROL
+            alike = [(name, told if controlled is None else controlled)]
+        place = next((places[each] for each in alike if each in places), len(kept))
+        if place == len(kept):
+            kept.append((name, more, {}))
+        places |= dict.fromkeys((*alike, (name, told)), place)
+        for run in seeded:
+            other = kept[place][2].setdefault(run.experiment.seed, run)
+            if run.finished and not other.finished:
+                kept[place][2][run.experiment.seed] = run
+    return [(name, more, list(runs.values())) for name, more, runs in kept]
+
+
+def _simplest(name: str) -> tuple[bool, int, str]:
+    """Methods first, then controls; of each those with the fewest values in their names."""
+    settings = parts_of(name)[1]
+    return CONTROL in settings.items(), len(settings), name
+
+
+def _likeness(run: Result) -> str:
+    """What runs that learn the same have alike; clients over Flower may be others in each run."""
+    return str(run.folder.path) if over_flower(run.folder.path) else likeness(run.experiment)
 
 
 def _place(run: Result) -> tuple[Path, str, int]:

@@ -19,6 +19,7 @@ from umbel.runs.config_errors import TableError
 from umbel.runs.experiment import Experiment
 from umbel.runs.left_out import left_out, tell
 from umbel.runs.tables import names_first, parse_setting, path_of, says
+from umbel.settings import whole_path
 
 NOT_SWEPT: Mapping[str, str] = {
     "name": "each experiment has its own name, to which other values are added",
@@ -163,8 +164,13 @@ def _last_key(path: str, paths: Collection[str]) -> str:
 
 
 def _value(table: Mapping[str, Any], path: str, setting: str) -> str:
-    """The value at a path as text; as it was given, where the experiment keeps it elsewhere."""
-    return _at(table if says(table, path.split(".")) else parse_setting(setting), path)
+    """The value at a path as text; as it was given, where the experiment keeps it elsewhere.
+
+    So is the path of a file, which the experiment has as a whole.
+    """
+    given = _at(parse_setting(setting), path)
+    value = _at(table, path) if says(table, path.split(".")) else given
+    return given if value == str(whole_path(given)) else value
 
 
 def _at(table: Any, path: str) -> str:

@@ -53,6 +53,13 @@ def _settings(experiment: Experiment) -> dict[str, str]:
     return {name: repr(value) for name, value in found if name not in left_out}
 
 
+def likeness(experiment: Experiment) -> str:
+    """What is equal for experiments that learn the same, whatever they are called."""
+    left_out = (BESIDE - {"rounds"}) | SAME_ANYHOW
+    table = {name: value for name, value in flat(config.plain(experiment)) if name not in left_out}
+    return repr(sorted(table.items()))
+
+
 def _telling(parts: Sequence[Mapping[str, str]]) -> list[str]:
     """As few settings as tell these apart, those of the method first."""
     chosen: list[str] = []
