@@ -86,6 +86,41 @@ def test_a_site_of_another_form_is_left_out(
     assert "node 1 is left out: input_shape is (32,), but at the other sites (64,)" in caplog.text
 
 
+def scaled(federation: Federation, factor: float) -> Federation:
+    """The same clients with whole numbers up to about the factor, as pictures in files have."""
+    train = replace(federation.train, x=(factor * federation.train.x).floor())
+    return replace(federation, train=train)
+
+
+def test_a_site_of_another_scale_is_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    grid = site(tmp_path, scaled(clients(["a"]), 255), clients(["b"]), clients(["c"]))
+    meeting = Meeting(grid, 5.0)
+    assert set(meeting.gather(3, 0.6)) == {"b", "c"}
+    assert meeting.left_out == {1}
+    said = "node 1 is left out: x has whole numbers beyond 1, and that of nodes 2 and 3 has"
+    assert said in caplog.text
+    late = client_app(tmp_path / "experiment.toml", lambda *_: scaled(clients(["d"]), 255))
+    grid.apps, grid.configs = {**grid.apps, 4: late}, {**grid.configs, 4: {}}
+    assert set(meeting.look_around()) == {"b", "c"}
+    assert "node 4 is left out: x has whole numbers beyond 1" in caplog.text
+
+
+def test_two_sites_of_different_scales_do_not_begin(tmp_path: Path) -> None:
+    meeting = Meeting(site(tmp_path, scaled(clients(["a"]), 255), clients(["b"])), 5.0)
+    with pytest.raises(UsageError, match=r"fractions of at most 1: .*; neither is what most nodes"):
+        meeting.gather(2, 0.6)
+
+
+def test_a_site_in_other_units_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    other = clients(["a"])
+    other = replace(other, train=replace(other.train, x=100 * other.train.x))
+    meeting = Meeting(site(tmp_path, other, clients(["b"]), clients(["c"])), 5.0)
+    assert set(meeting.gather(3, 0.6)) == {"a", "b", "c"}
+    assert "node 1: x is on average at least" in caplog.text
+
+
 def test_a_node_that_comes_late_is_told_of_and_takes_no_part(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from umbel.checks import check
-from umbel.data.dataframes import check_columns, check_rows, without_indexes
+from umbel.data.conventions import Comparison, entries_of, warn_of_layout, warn_of_units
+from umbel.data.dataframes import check_columns, check_rows, column_names, without_indexes
 from umbel.data.given import pair
 from umbel.data.splits import Pair, set_apart
 from umbel.data.values import inputs, targets
@@ -20,7 +21,11 @@ MIXED = "y must be whole numbers (classes) for all clients, or floating-point nu
 
 
 def tensors_of(given: Mapping[str, Sequence[Any]], names: tuple[str, ...]) -> dict[str, list[Pair]]:
-    """The examples of each split, client by client, as tensors."""
+    """The examples of each split, client by client, as tensors of one type.
+
+    Raises `UsageError` for inputs that can't mean the same at all clients, and warns of those that
+    probably do not.
+    """
     pairs = {
         what: [pair(entry, name) for entry, name in zip(entries, names, strict=True)]
         for what, entries in given.items()
@@ -29,10 +34,29 @@ def tensors_of(given: Mapping[str, Sequence[Any]], names: tuple[str, ...]) -> di
     check_columns(every, whose)
     rest = iter(without_indexes(every, whose))
     pairs = {what: [(next(rest), y) for _, y in each] for what, each in pairs.items()}
-    return {
+    read = {
         what: [_tensors(x, y, name) for (x, y), name in zip(each, names, strict=True)]
         for what, each in pairs.items()
     }
+    splits = {what: [pair for pair, _ in each] for what, each in read.items()}
+    check_alike([pair for each in splits.values() for pair in each], names * len(splits))
+    stored = {what: [kind for _, kind in each] for what, each in read.items()}
+    if not _compare(splits, stored, names):
+        warn_of_units([x for x, _ in splits["train"]], names, column_names(pairs["train"][0][0]))
+    return of_one_type(splits)
+
+
+def _compare(
+    splits: Mapping[str, list[Pair]], stored: Mapping[str, list[str]], names: Sequence[str]
+) -> bool:
+    """Refuse inputs that can't mean the same at all clients; return whether others are unlikely."""
+    x, y = ({what: [pair[n] for pair in each] for what, each in splits.items()} for n in (0, 1))
+    warned = Comparison(entries_of(x, stored, names)).check()
+    warn_of_layout(x["train"], names)
+    if y["train"][0].is_floating_point():
+        floats = {what: ["table"] * len(each) for what, each in y.items()}
+        Comparison(entries_of(y, floats, names), what="y").warn()
+    return warned
 
 
 def with_all_splits(
@@ -89,6 +113,9 @@ def check_alike(shards: Sequence[Pair], names: Sequence[str]) -> None:
         if len(shard[0]):
             alike = shard[1].is_floating_point() == numbers
             hint = "if these are sequences, pad all clients' to one length" if alike else MIXED
+            shapes = shard[0].shape[1:], first[0].shape[1:]
+            if alike and shapes[0] != shapes[1] and sorted(shapes[0]) == sorted(shapes[1]):
+                hint = "for the same order of axes, np.moveaxis(x, -1, 1) puts channels first"
             check(
                 kind(shard) == wanted,
                 f"client {name}",
@@ -97,13 +124,14 @@ def check_alike(shards: Sequence[Pair], names: Sequence[str]) -> None:
             )
 
 
-def _tensors(x: object, y: object, name: str) -> Pair:
+def _tensors(x: object, y: object, name: str) -> tuple[Pair, str]:
     check_rows(x, y, name)
-    tensors = inputs(x, name), targets(y, name)
+    converted, stored = inputs(x, name)
+    tensors = converted, targets(y, name)
     shapes = [tuple(tensor.shape) for tensor in tensors]
     same = all(shapes) and shapes[0][0] == shapes[1][0]
     said = f"{shapes[0]} inputs and {shapes[1]} targets"
     check(same, f"client {name}", said, "as many inputs as targets")
     values = tensors[0].numel() > 0 and tensors[1].numel() > 0
     check(values or not shapes[0][0], f"client {name}", said, "a number or more for each example")
-    return tensors
+    return tensors, stored

@@ -15,8 +15,9 @@ from umbel.checks import UsageError, check
 from umbel.client.objectives import BINARY, Objective
 from umbel.data.attributes import Attributes, Given, attributes_of, picked
 from umbel.data.channel_scale import ChannelScale
+from umbel.data.conventions import warn_of_numbering
 from umbel.data.datasets import Dataset, check_clients, read_all
-from umbel.data.examples import check_alike, of_one_type, tensors_of, with_all_splits
+from umbel.data.examples import tensors_of, with_all_splits
 from umbel.data.form import Form
 from umbel.data.given import by_split, check_picked, in_order, listed
 from umbel.data.groups import numbers_of
@@ -220,14 +221,13 @@ class Federation:
         expected = "0, as validation examples are given"
         check(fine, "validation_fraction", validation_fraction, expected)
         given = by_split(clients, names, validation=validation, test=test)
-        alike = of_one_type(tensors_of(given, names))
-        splits = with_all_splits(alike, names, fractions, seed)
+        splits = with_all_splits(tensors_of(given, names), names, fractions, seed)
         shards = splits["train"]
         everything, whose = [p for each in splits.values() for p in each], names * len(splits)
-        check_alike(everything, whose)
         check_trainable(shards, names)
         if not shards[0][1].is_floating_point():
             num_classes = check_labels(everything, whose, num_classes)
+            warn_of_numbering(everything, whose)
         else:
             expected = f"labels of {num_classes} classes, which are whole numbers"
             check(num_classes is None, f"client {names[0]}: y", "floating-point numbers", expected)

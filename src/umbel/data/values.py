@@ -29,20 +29,28 @@ USUAL = frozenset(
 )
 """Types that torch can compute with; others, such as 8-bit floats, can only be stored."""
 
+STORED = {
+    **dict.fromkeys((torch.float64, torch.float32, torch.bfloat16, torch.float16), "float"),
+    **dict.fromkeys((torch.uint8, torch.uint16), "bytes"),
+    torch.bool: "bool",
+}
+"""How values of these types are written, in the words of `conventions`; others are whole."""
 
-def inputs(values: object, client: str) -> Tensor:
-    """Inputs (n, ...): floats, or 64-bit integers, which embeddings need.
+
+def inputs(values: object, client: str) -> tuple[Tensor, str]:
+    """Inputs (n, ...): floats, or 64-bit integers, which embeddings need; and how they came.
 
     Columns of tables, uint8 and bool become floats. Floats (n,) become (n, 1), as layers need it.
     Raises `UsageError` for values that are not finite numbers.
     """
     tensor = _tensor(values, f"client {client}: x", CODE_INPUTS)
-    if dataframes.is_table(values) or tensor.dtype in (torch.uint8, torch.bool):
+    stored = "table" if dataframes.is_table(values) else STORED.get(tensor.dtype, "whole")
+    if stored == "table" or tensor.dtype in (torch.uint8, torch.bool):
         tensor = tensor.float()
     if not tensor.is_floating_point():
-        return tensor.long()
+        return tensor.long(), stored
     _check_finite(tensor, f"client {client}: x")
-    return tensor[:, None] if tensor.dim() == 1 else tensor
+    return tensor[:, None] if tensor.dim() == 1 else tensor, stored
 
 
 def targets(values: object, client: str) -> Tensor:

@@ -20,6 +20,7 @@ from torch import Tensor
 from umbel.checks import UsageError, check
 from umbel.client.net import Net
 from umbel.client.work import MEMORY, Work
+from umbel.data.conventions import SAMPLED, Written, written
 from umbel.data.federation import Federation
 from umbel.data.scenarios.folder import read_clients
 from umbel.data.splits import Split
@@ -118,6 +119,7 @@ class Node:
             # Short lists of categories could be guessed from it.
             "" if self.private else meaning_of(federation.encoding),
             self._largest_input(),
+            self._written(),
         )
 
     def _largest_input(self) -> int | None:
@@ -126,6 +128,12 @@ class Node:
         if x.is_floating_point():
             return None
         return 0 if self.private or not x.numel() else max(0, int(x.max()))
+
+    def _written(self) -> Written | None:
+        """The type and scale of inputs, in round numbers; not told under privacy."""
+        x = self.federation.train.x
+        stored = "float" if x.is_floating_point() else "whole"
+        return None if self.private else written(x, stored, SAMPLED)
 
     def work(self, asked: messages.Asked, limits: NodeLimits) -> RecordDict:
         """Do what is asked. Raises `RefusedError` if it can't be done, or would take too much."""

@@ -12,6 +12,7 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from umbel.checks import UsageError
+from umbel.data.conventions import Comparison, Entry
 from umbel.flower.exchange import HELLO, Reply, nodes_of, pause, pulled, pushed
 from umbel.flower.greeting import Site, SiteForm, greet, name_in, site_in, versions_in
 from umbel.flower.owners import Owners, connected, identity
@@ -62,6 +63,8 @@ class Meeting:
     expect: Callable[[SiteForm], SiteForm] = any_form
     owners: Owners = field(default_factory=Owners)
     grouped: bool = False  # whether clients must have planted groups
+    # how inputs are written at the nodes with which the run has begun, in this process
+    scales: Sequence[Entry] = ()
     # the meaning that tables must have, once most sites with a table have decided it; None: as none
     # was that of most, no table is used
     inputs: str | None = ""
@@ -171,7 +174,10 @@ class Meeting:
 
     def named(self, node: int) -> str:
         """A node in messages: by its number, and as it calls itself."""
-        return f"node {node} ({self.called[node]!r})" if node in self.called else f"node {node}"
+        return f"node {self._number(node)}"
+
+    def _number(self, node: int) -> str:
+        return f"{node} ({self.called[node]!r})" if node in self.called else str(node)
 
     def owner_named(self, client: str) -> str:
         """The node that brought a client, whether it is connected or not, as `named`."""
@@ -247,6 +253,7 @@ class Meeting:
             site = replace(site, form=self.expect(site.form))
             check_alike(site, self.form)
             check_table(site.inputs, self.inputs)
+            self._check_written(node, site)
             if self.grouped and site.groups is None:
                 raise RefusedError("it tells no planted groups, which the method needs")
         except RefusedError as error:
@@ -334,6 +341,34 @@ class Meeting:
                 check_table(site.inputs, self.inputs)
             except RefusedError as error:
                 self._leave_out(node, online, reason(error))
+        self._settle_scale(online)
+
+    def _settle_scale(self, online: Mapping[int, str]) -> None:
+        """Leave out nodes whose inputs are on another scale than those of most; warn of the rest.
+
+        Raises `UsageError` if no scale is that of most nodes.
+        """
+        told = {self._number(node): node for node, site in self.sites.items() if site.written}
+        entries = [
+            (who, "", about) for who, node in told.items() if (about := self.sites[node].written)
+        ]
+        if found := Comparison(entries, "node").conflict():
+            odd, why = found
+            if 2 * len(odd) == len(entries):
+                raise UsageError(f"{why}; neither is what most nodes have")
+            for who, _, _ in odd:
+                self._leave_out(told[who], online, why.partition(": ")[2])
+            entries = [entry for entry in entries if entry not in odd]
+        Comparison(entries, "node").warn()
+        self.scales = entries
+
+    def _check_written(self, node: int, site: Site) -> None:
+        """Raise `RefusedError` for inputs on another scale than was decided, if any was."""
+        if site.written is not None and self.scales:
+            newcomer = (self._number(node), "", site.written)
+            rest = [entry for entry in self.scales if entry[0] != newcomer[0]]
+            if found := Comparison([*rest, newcomer], "node").conflict():
+                raise RefusedError(found[1].partition(": ")[2])
 
     def _note(self, taken: Mapping[int, Sequence[str]], online: Mapping[int, str]) -> None:
         """Log and save which nodes claimed clients of others, and save the owners."""

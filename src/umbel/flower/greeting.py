@@ -9,6 +9,7 @@ from typing import Any
 
 from flwr.app import ConfigRecord, RecordDict
 
+from umbel.data.conventions import Written
 from umbel.data.form import Form
 from umbel.flower import fields
 from umbel.flower.fields import VERSION, check_names, number, numbers, text, texts, versioned
@@ -56,6 +57,8 @@ class Site:
     inputs: str = ""
     # the largest input if inputs are whole numbers; None: floats, or not told
     largest_input: int | None = None
+    # type and scale of inputs, in round numbers; None: not told, or all are 0
+    written: Written | None = None
 
 
 def greet() -> RecordDict:
@@ -87,6 +90,8 @@ def introduce(site: Site) -> RecordDict:
         config["inputs"] = site.inputs
     if site.largest_input is not None:
         config["largest_input"] = min(site.largest_input, MAX_WHOLE)
+    if site.written is not None:
+        config["written"] = site.written.plain
     if form.num_classes is not None:
         config["num_classes"] = form.num_classes
     if site.groups is not None:
@@ -167,4 +172,7 @@ def site_in(content: RecordDict) -> Site:
     inputs = text(config, "inputs") if "inputs" in config else ""
     check_names("inputs", [inputs] if inputs else [], 1)
     largest = number(config, "largest_input", 0, MAX_WHOLE) if "largest_input" in config else None
-    return Site(clients, train, test, groups, form, validation, inputs, largest)
+    written = None
+    if "written" in config:
+        written = Written.from_plain("float" if largest is None else "whole", config["written"])
+    return Site(clients, train, test, groups, form, validation, inputs, largest, written)

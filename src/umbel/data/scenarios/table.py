@@ -143,6 +143,8 @@ class Table(Scenario):
         clients, parts = self._kept(clients, self._parts(rows, clients, seed))
         labels = None if targets.classes is None else targets.values
         encode = self._reader(rows, [part.train for part in parts], owners, labels)
+        if isinstance(encode, Encoder):
+            encode.warn_of_units([part.train for part in parts], clients.names)
         count = sum(len(getattr(part, kind)) for part in parts for kind in PARTS)
         check_memory(8 * count * encode.width, "table: the features of all rows")
         scale = self._target_scale(targets, [part.train for part in parts])

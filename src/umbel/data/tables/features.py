@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from umbel.checks import UsageError
+from umbel.data.conventions import warn_of_units
 from umbel.data.tables.kinds import Numbers, Words, as_known
 from umbel.data.tables.parts import Places
 from umbel.data.tables.reading import TableRows
@@ -52,6 +54,12 @@ class Encoder:
         parts += [self._indicators(column, rows) for column in self.categories]
         parts += [_hashed(column, rows, self.buckets) for column in self.texts]
         return np.concatenate(parts, axis=1, dtype=np.float32)
+
+    def warn_of_units(self, clients: Sequence[Places], names: Sequence[str]) -> None:
+        """Warn if clients' numbers in a column are probably in different units."""
+        numbers = [column for column in self.numbers if not column.dates]
+        shards = [torch.from_numpy(matrix(numbers, rows)) for rows in clients]
+        warn_of_units(shards, names, [column.name for column in numbers])
 
     def _indicators(self, column: Words, rows: Places) -> NDArray[np.float32]:
         about = self.statistics.categories[column.name]
