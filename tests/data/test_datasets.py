@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, random_split
 
 from umbel.checks import UsageError
 from umbel.data.federation import Federation
@@ -58,13 +58,85 @@ def test_splits_of_hugging_face_are_no_clients() -> None:
     datasets = pytest.importorskip("datasets", reason="the extra umbel[data] is not installed")
     one = datasets.Dataset.from_dict({"x": X.tolist(), "y": Y.tolist()})
     splits = datasets.DatasetDict(train=one, test=one)
-    with pytest.raises(UsageError, match=r"^train: 'DatasetDict' is not .* the splits train, test"):
+    with pytest.raises(
+        UsageError, match=r"^train: train, test are splits of one data set, .* test="
+    ):
         Federation.from_datasets(splits)
     several = datasets.DatasetDict(train=one, test_matched=one)
-    with pytest.raises(UsageError, match="the splits train, test_matched"):
+    with pytest.raises(UsageError, match="train, test_matched are splits"):
         Federation.from_datasets(several)
     clients = datasets.DatasetDict(north=one, south=one)
     assert Federation.from_datasets(clients).names == ("north", "south")
+
+
+def test_each_clients_own_splits_are_kept() -> None:
+    parts = [TensorDataset(X + n, Y) for n in range(3)]
+    by_name = dict(zip(("train", "test", "validation"), parts, strict=True))
+    for entry, validated in ((by_name, True), ((parts[0], parts[1]), False)):
+        made = Federation.from_datasets({"a": entry, "b": entry})
+        assert made.train.of(1)[0].tolist() == X.tolist()
+        assert made.test.of(1)[0].tolist() == (X + 1).tolist()
+        assert (made.validation is not None) == validated
+    with pytest.raises(
+        UsageError, match=r"client b: 'no splits' is not train, test, valid.* as oth"
+    ):
+        Federation.from_datasets({"a": by_name, "b": parts[0]})
+    with pytest.raises(UsageError, match="test: 'given twice' is not given once"):
+        Federation.from_datasets({"a": by_name}, {"a": parts[0]})
+    with pytest.raises(
+        UsageError, match=r"splits of a client: \['more'\] is not any of train, test"
+    ):
+        Federation.from_datasets({"a": {**by_name, "more": parts[0]}})
+
+
+@pytest.mark.parametrize("names", [["train", "test"], ["Test", "training", "val"]])
+def test_names_of_splits_are_no_clients(names: list[str]) -> None:
+    with pytest.raises(UsageError, match="are splits of one data set, and no clients"):
+        Federation.from_arrays(dict.fromkeys(names, (X, Y)))
+    trains = ["train1", "train2", "testbed"]
+    assert Federation.from_arrays(dict.fromkeys(trains, (X, Y))).names == tuple(trains)
+
+
+class Flipped(Pairs):
+    """Examples that a transform flips at random, as those of torchvision do."""
+
+    def __getitem__(self, place: int) -> Any:
+        x, y = self.examples[place]
+        return (x.flip(-1) if torch.rand(()) < 0.5 else x), y
+
+
+def test_random_transforms_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    torch.manual_seed(0)
+    images = torch.rand(40, 1, 4, 4)
+    examples = list(zip(images, torch.arange(40) % 2, strict=True))
+    whole, plain = Flipped(*examples), Pairs(*examples)
+    train, test = random_split(whole, [30, 10])
+    Federation.from_datasets({"a": train, "b": plain}, {"a": test, "b": plain})
+    first, second = caplog.messages
+    assert first.startswith("train examples of client a: reading them twice gives different ones")
+    assert "augment in the module's forward" in first
+    assert second.startswith("test examples of client a: ")
+    assert "random_split or Subset" in second
+    caplog.clear()
+    Federation.from_datasets([plain], [plain])
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize("how", ["set_transform", "with_transform"])
+def test_random_transforms_of_hugging_face_are_a_warning(
+    how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    datasets = pytest.importorskip("datasets", reason="the extra umbel[data] is not installed")
+    rng = np.random.default_rng(0)
+
+    def noisy(batch: dict[str, Any]) -> dict[str, Any]:
+        x = [np.asarray(x) + rng.normal(size=2) for x in batch["x"]]
+        return {"x": x, "y": batch["y"]}
+
+    one = datasets.Dataset.from_dict({"x": X.tolist() * 3, "y": Y.tolist() * 3})
+    changed = getattr(one, how)(noisy) or one
+    Federation.from_datasets({"north": changed})
+    assert "train examples of client north: reading them twice gives different" in caplog.text
 
 
 def test_datasets_of_hugging_face_are_taken_with_their_images() -> None:
@@ -88,7 +160,7 @@ def test_datasets_of_hugging_face_are_taken_with_their_images() -> None:
     [
         (Stream(), "client 0: 'Stream' is not a map-style dataset, with a length and examples by"),
         (DataLoader(TensorDataset(X, Y)), "client 0: 'DataLoader' is not a map-style dataset"),
-        ({"train": TensorDataset(X, Y)}, "client 0: 'dict' is not one dataset: choose one of"),
+        ({"north": TensorDataset(X, Y)}, "client 0: 'dict' is not one dataset: choose one of"),
         (Pairs(1.5), "client 0: an example of the dataset is a float, not a pair (x, y)"),
         (Pairs((X, Y, Y)), "client 0: an example of the dataset is a tuple of 3, not a pair (x, y"),
         (Pairs({"image": 1, "label": 2}), "client 0: columns: 'x' is not any of 'image', 'label'"),

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+import torch
+from torch import Tensor
+
 from umbel.checks import UsageError, check
+from umbel.summary import few
+
+log = logging.getLogger(__name__)
+
+SPLITS = ("train", "test", "validation")
+"""Names of the splits that a client may have."""
+
+READ_TWICE = 64
+"""Examples of all clients that are read twice, at least four of each."""
 
 
 class Dataset(Protocol):
@@ -16,17 +30,37 @@ class Dataset(Protocol):
     def __getitem__(self, index: int, /) -> Any: ...
 
 
-def check_clients(train: object) -> None:
-    """Raise `UsageError` for a `DatasetDict` of Hugging Face whose entries are splits."""
-    if type(train).__name__ != "DatasetDict" or not isinstance(train, Mapping):
-        return
-    known = ("train", "validation", "test")  # some data sets have several tests, such as test_b
-    splits = [name for name in train if str(name).startswith(known)]
-    expected = (
-        "a dataset for each client: it has the splits " + ", ".join(splits) + ". Choose one, such "
-        'as splits["train"], and divide it among clients with its select or filter'
-    )
-    check("train" not in splits or len(splits) == 1, "train", type(train).__name__, expected)
+def own_splits(clients: list[Any], names: Sequence[str]) -> dict[str, list[Any]]:
+    """The datasets of each split, if clients have their own: by name, or as (training, test).
+
+    Without splits, all are for training. Raises `UsageError` if only some clients have one.
+    """
+    entries = [_by_split(entry) for entry in clients]
+    first = next((entry for entry in entries if entry), {})
+    for entry, name in zip(entries, names, strict=True):
+        said = ", ".join(entry) or "no splits"
+        check(
+            entry.keys() == first.keys(), f"client {name}", said, f"{', '.join(first)}, as others"
+        )
+    if not first:
+        return {"train": clients}
+    return {what: [entry[what] for entry in entries] for what in first}
+
+
+def _by_split(entry: object) -> dict[str, Any]:
+    if isinstance(entry, Mapping) and "train" in entry:
+        more = sorted(map(str, entry.keys() - {*SPLITS}))
+        check(not more, "splits of a client", more, f"any of {', '.join(SPLITS)}: leave them out")
+        return {what: entry[what] for what in SPLITS if what in entry}
+    if isinstance(entry, tuple | list) and len(entry) == 2 and all(map(_is_dataset, entry)):
+        return dict(zip(("train", "test"), entry, strict=True))
+    return {}
+
+
+def _is_dataset(value: object) -> bool:
+    """Whether a value has examples, and is none itself."""
+    indexed = hasattr(value, "__len__") and hasattr(value, "__getitem__")
+    return indexed and not hasattr(value, "shape") and not isinstance(value, tuple | list | str)
 
 
 def read_all(
@@ -44,7 +78,51 @@ def read_all(
     inputs: Iterator[Any] = (x for clients in read.values() for xs, _ in clients for x in xs)
     modes = sorted({str(x.mode) for x in inputs if is_image(x)})
     check(len(modes) < 2, "images of modes", modes, "one mode: convert all of them to the same")
+    _warn_of_random(splits, read, names, columns)
     return read
+
+
+def _warn_of_random(
+    splits: Mapping[str, Sequence[Dataset]],
+    read: Mapping[str, Sequence[tuple[list[object], list[object]]]],
+    names: Sequence[str],
+    columns: tuple[str, str],
+) -> None:
+    """Warn of examples that are others when they are read once more, here some of each dataset."""
+    most = max(4, READ_TWICE // len(names))
+    for what, datasets in splits.items():
+        changing = [
+            name
+            for name, dataset, (xs, ys) in zip(names, datasets, read[what], strict=True)
+            if any(
+                not _same((xs[place], ys[place]), _pair(dataset[place], name, columns))
+                for place in range(0, len(xs), max(1, len(xs) // most))
+            )
+        ]
+        if changing:
+            log.warning(
+                "%s examples of %s: reading them twice gives different ones, and they are read "
+                "once: %s",
+                *(what, f"client{'s' * (len(changing) > 1)} {few(changing)}"),
+                "every epoch gets the same draws of the random transform. Give the dataset without "
+                "it, and augment in the module's forward, if self.training"
+                if what == "train"
+                else "scores depend on the draws of the random transform. If this is a part of one "
+                "dataset with a training transform, as by random_split or Subset, take that part "
+                "of a second dataset without it",
+            )
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two examples are equal, as far as they are of numbers, arrays, tensors or images."""
+    if isinstance(one, tuple | list) and isinstance(other, tuple | list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, Tensor) and one.layout == torch.strided and isinstance(other, Tensor):
+        return torch.equal(one.nan_to_num(), other.nan_to_num())
+    if not isinstance(one, np.ndarray | np.generic | int | float) and not is_image(one):
+        return True
+    arrays = np.asarray(one), np.asarray(other)
+    return np.array_equal(*arrays, equal_nan=arrays[0].dtype.kind == "f")
 
 
 def is_image(value: object) -> bool:

@@ -16,7 +16,7 @@ from umbel.client.objectives import BINARY, Objective
 from umbel.data.attributes import Attributes, Given, attributes_of, picked
 from umbel.data.channel_scale import ChannelScale
 from umbel.data.conventions import warn_of_numbering
-from umbel.data.datasets import Dataset, check_clients, read_all
+from umbel.data.datasets import Dataset, own_splits, read_all
 from umbel.data.examples import tensors_of, with_all_splits
 from umbel.data.form import Form
 from umbel.data.given import by_split, check_picked, in_order, listed
@@ -245,7 +245,7 @@ class Federation:
     @hinting
     def from_datasets(
         cls,
-        train: Sequence[Dataset] | Mapping[str, Dataset],
+        train: Sequence[Dataset | Any] | Mapping[str, Dataset | Any],
         test: Sequence[Dataset] | Mapping[str, Dataset] | None = None,
         *,
         validation: Sequence[Dataset] | Mapping[str, Dataset] | None = None,
@@ -261,10 +261,17 @@ class Federation:
         """Make a federation of map-style datasets of `torch` or Hugging Face, one per client.
 
         Examples are pairs (x, y), or mappings with the names of inputs and targets in `columns`.
-        Each dataset is read once, here. All else is as in `from_arrays`.
+        Each dataset is read once, here: a warning names those whose examples a random transform
+        changes. A client's entry in `train` may have all its splits, by name as in
+        `{"train": ..., "test": ...}`, or as `(training, test)`. All else is as in `from_arrays`.
         """
-        check_clients(train)
         clients, names = listed(train, names)
+        own = own_splits(clients, names)
+        for what, others in (("test", test), ("validation", validation)):
+            fine = what not in own or others is None
+            check(fine, what, "given twice", f"given once: the entries of train have {what}, too")
+        clients, test = own["train"], own.get("test", test)
+        validation = own.get("validation", validation)
         splits = by_split(clients, names, validation=validation, test=test)
         read = read_all(splits, names, columns)
         return cls.from_arrays(
