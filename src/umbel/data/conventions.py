@@ -260,7 +260,7 @@ def warn_of_units(
     Values may be missing (NaN). Clients where a column has a single value, or mostly 0, do not
     count.
     """
-    if any(shard.dim() != 2 or shard.shape[1] > MOST_COLUMNS for shard in shards):
+    if any(shard.dim() != 2 or not 0 < shard.shape[1] <= MOST_COLUMNS for shard in shards):
         return
     some = [shard[: 2**12].double() for shard in shards]
     signed = torch.stack([(values < 0).any(0) for values in some]).any(0)
@@ -290,8 +290,6 @@ def _span(values: Tensor) -> Tensor:
     """The median and two other quantiles (3, F) of the values above 0; NaN if they tell little."""
     above = torch.where(values > 0, values, torch.nan)
     counts = (values > 0).sum(0)
-    if not len(values):
-        return values.new_full((3, values.shape[1]), torch.nan)
     span = above.nanquantile(torch.tensor([0.5, 0.1, 0.9], dtype=torch.float64), dim=0)
     enough = (counts >= 10) & (2 * counts >= values.isfinite().sum(0))
     return torch.where(enough & (span[2] > 1.05 * span[1]), span, torch.nan)

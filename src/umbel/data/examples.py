@@ -41,8 +41,13 @@ def tensors_of(given: Mapping[str, Sequence[Any]], names: tuple[str, ...]) -> di
     splits = {what: [pair for pair, _ in each] for what, each in read.items()}
     check_alike([pair for each in splits.values() for pair in each], names * len(splits))
     stored = {what: [kind for _, kind in each] for what, each in read.items()}
-    if not _compare(splits, stored, names):
-        warn_of_units([x for x, _ in splits["train"]], names, column_names(pairs["train"][0][0]))
+    warned = _compare(splits, stored, names)
+    filled = {n: x for n, (x, _) in zip(names, splits["train"], strict=True) if len(x)}
+    if filled:
+        warn_of_layout(list(filled.values()), list(filled))
+    if filled and not warned:
+        columns = column_names(pairs["train"][0][0])
+        warn_of_units(list(filled.values()), list(filled), columns)
     return of_one_type(splits)
 
 
@@ -52,7 +57,6 @@ def _compare(
     """Refuse inputs that can't mean the same at all clients; return whether others are unlikely."""
     x, y = ({what: [pair[n] for pair in each] for what, each in splits.items()} for n in (0, 1))
     warned = Comparison(entries_of(x, stored, names)).check()
-    warn_of_layout(x["train"], names)
     if y["train"][0].is_floating_point():
         floats = {what: ["table"] * len(each) for what, each in y.items()}
         Comparison(entries_of(y, floats, names), what="y").warn()
