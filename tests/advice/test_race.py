@@ -13,8 +13,9 @@ from rich.console import Console
 
 import umbel
 from umbel.advice.fates import fates
+from umbel.advice.race import Allowance, _side_by_side
 from umbel.advice.summary import ContenderRow, Summary, summary
-from umbel.advice.trial import DIVERGED, TIME_UP, Standing, Track, waiting
+from umbel.advice.trial import DIVERGED, TIME_UP, Standing, Track, to_tune, waiting
 from umbel.advice.words import sentences
 from umbel.cli.advising import LEAST, contenders_table
 
@@ -98,13 +99,42 @@ def test_clusters_that_trained_to_the_end_have_a_gain_however_far_behind_they_ar
 def test_fine_tuning_and_its_rivals_are_judged_after_as_many_epochs_if_time_is_up() -> None:
     net = umbel.Net(lambda: torch.nn.Linear(4, 2))
     local = umbel.LocalTraining(lr=0.3, epochs=2)
-    for budget, epochs in (("0.001s", 1), (2, 10)):
-        found = umbel.advise(turned(2), net, local=local, budget=budget).standings
-        tuned = [each for each in found if each.contender.tuned]
-        assert len(tuned) > 1
-        for way in (each for one in tuned for each in (one, *one.rivals)):
-            assert way.rounds == way.course[-1][0] == epochs
-            assert way.stopped == (TIME_UP if epochs == 1 else "")
+    found = umbel.advise(turned(2), net, local=local, budget=2).standings
+    tuned = [each for each in found if each.contender.tuned]
+    assert len(tuned) > 1
+    for way in (each for one in tuned for each in (one, *one.rivals)):
+        assert way.rounds == way.course[-1][0] == 10
+        assert way.stopped == ""
+    asked: list[float] = []
+
+    def up_after_three(ahead: float = 0.0) -> bool:
+        asked.append(ahead)
+        return len(asked) == 3
+
+    judges = np.ones(found[0].loss.shape, dtype=bool)
+    track = Track(federation=turned(2), net=net, seed=0, out_of_time=up_after_three, judges=judges)
+    starts = [to_tune(each, local) for each in found[:2]]
+    ended = _side_by_side(track, starts, Allowance(seconds=60.0))
+    assert [each.rounds for each in ended] == [3, 3]
+    assert {each.stopped for each in ended} == {TIME_UP}
+    assert min(asked) > 0  # the next epoch takes as long as those before
+
+
+def test_no_way_is_begun_after_the_time_is_up() -> None:
+    net, told = umbel.Net(lambda: torch.nn.Linear(4, 2)), list[str]()
+    local = umbel.LocalTraining(lr=0.3, epochs=2)
+    advice = umbel.advise(turned(2), net, local=local, budget="0.001s", progress=told.append)
+    one, *others = advice.standings
+    assert one.stopped == TIME_UP
+    assert one.course
+    assert {(each.rounds, each.stopped) for each in others} == {(0, TIME_UP)}
+    assert "Training alone was stopped before it was evaluated: the time was up." in str(advice)
+    assert told[0] == "budget: 0 seconds for all ways together"
+
+
+def test_a_budget_says_how_it_was_read() -> None:
+    assert str(Allowance.of("5")) == "budget: 5 rounds for each way; write 5m for five minutes"
+    assert str(Allowance.of("5m")) == "budget: 5 minutes for all ways together"
 
 
 def test_fine_tuning_has_as_many_epochs_as_a_rival_that_diverged(

@@ -10,9 +10,9 @@ from umbel.advice.facts import Facts, facts
 from umbel.advice.fates import Fate, fates, tested
 from umbel.advice.judges import judges
 from umbel.advice.losses import with_examples
-from umbel.advice.race import Allowance, contenders, fine_tuned, learning_rate, race
+from umbel.advice.race import RACE, Allowance, contenders, fine_tuned, learning_rate, race
 from umbel.advice.structure import Structure, structure
-from umbel.advice.trial import Standing, Track
+from umbel.advice.trial import Clock, Standing, Track
 from umbel.advice.verdict import Verdict, decide
 from umbel.checks import check
 from umbel.client.net import Net
@@ -94,15 +94,16 @@ def advise(
     # The answer is a list with an entry for each client, as an experiment has it, too.
     check(count <= MOST_ITEMS, "federation", count, f"at most {MOST_ITEMS:,} clients")
     allowance = Allowance.of(budget)
+    progress(str(allowance))
+    race_over, over = allowance.clock(RACE), allowance.clock()
     progress("comparing clients")
     trial = for_selection(federation, seed)
     found = structure(pooled(trial, seed, net.objective), count, seed)
-    out_of_time = allowance.clock()
     track = Track(
         federation=trial,
         net=net,
         seed=seed,
-        out_of_time=out_of_time,
+        out_of_time=race_over,
         judges=judges(trial.test),
         participation=participation,
         engine=engine or EngineSettings(),
@@ -112,7 +113,7 @@ def advise(
     if local is None:
         progress("choosing a learning rate")
         local = replace(LOCAL, lr=learning_rate(track, LOCAL))
-    standings = _trained(track, found, local, allowance, progress)
+    standings = _trained(track, found, local, allowance, over, progress)
     progress("opening the test")
     return _answer(track, federation, found, standings, local)
 
@@ -144,6 +145,7 @@ def _trained(
     found: Structure,
     local: LocalTraining,
     allowance: Allowance,
+    over: Clock,
     progress: Callable[[str], None],
 ) -> tuple[Standing, ...]:
     """All ways after their training, then the best ones after fine-tuning."""
@@ -151,7 +153,8 @@ def _trained(
     standings = race(track, contenders(found, local), local, allowance, progress)
     standings = with_examples(net, trial, standings)
     progress("fine-tuning")
-    tuned = tuple(fine_tuned(track, standings, found, local, allowance))
+    tuning = replace(track, out_of_time=over)
+    tuned = () if over() else tuple(fine_tuned(tuning, standings, found, local, allowance))
     return (*standings, *with_examples(net, trial, tuned))
 
 

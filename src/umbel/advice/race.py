@@ -16,6 +16,7 @@ from umbel.advice.trial import (
     BEHIND,
     DIVERGED,
     TIME_UP,
+    Clock,
     Contender,
     Standing,
     Track,
@@ -29,6 +30,7 @@ from umbel.checks import QuorumError, UsageError, check
 from umbel.client.work import LocalTraining
 from umbel.engines.fit import advice as to_change
 from umbel.runs.budget import seconds
+from umbel.summary import counted, duration
 
 RATES = (0.3, 0.1, 0.03, 0.01)
 """Learning rates that are tried, where none is given."""
@@ -73,13 +75,26 @@ class Allowance:
             expected = "rounds, 1 or more, or a time such as 90s, 5m, 1.5h"
             raise UsageError(f"budget: {budget!r} is not {expected}") from None
 
-    def clock(self) -> Callable[[], bool]:
-        """Start the clock, and return a function that says whether the time is up."""
-        end = monotonic() + self.seconds
-        return lambda: monotonic() >= end
+    def __str__(self) -> str:
+        if isinf(self.seconds):
+            return (
+                f"budget: {counted(self.rounds, 'round')} for each way; write 5m for five minutes"
+            )
+        return f"budget: {duration(self.seconds)} for all ways together"
+
+    def clock(self, share: float = 1.0) -> Clock:
+        """A function that says whether this share of the time, which begins now, is up.
+
+        It can be asked of a moment some seconds ahead.
+        """
+        end = monotonic() + share * self.seconds
+        return lambda ahead=0.0: monotonic() + ahead >= end
 
 
 Told = Callable[[str], None]
+
+RACE = 0.6
+"""Share of the time after which only the best ways go on, with fine-tuning."""
 
 
 def learning_rate(track: Track, local: LocalTraining) -> float:
@@ -138,11 +153,20 @@ def race(
     for goal in _goals(allowance.rounds):
         running = [each for each in standings if not each.stopped]
         told(f"round {goal} of {allowance.rounds}: {len(running)} contenders")
-        standings = [each if _done(each) else track.advance(each, goal) for each in standings]
+        standings = [_advanced(track, each, goal) for each in standings]
         _check_trained(standings[0], track, local)
         if goal < allowance.rounds:
             standings = _without_losers(standings)
     return tuple(standings)
+
+
+def _advanced(track: Track, standing: Standing, goal: int) -> Standing:
+    """The standing after more rounds; if the time is up, no way but one model is begun."""
+    if _done(standing):
+        return standing
+    if not standing.course and standing.contender.kind != "one" and track.out_of_time():
+        return replace(standing, stopped=TIME_UP)
+    return track.advance(standing, goal)
 
 
 def fine_tuned(
@@ -178,10 +202,10 @@ def _side_by_side(
     track: Track, standings: Sequence[Standing], allowance: Allowance
 ) -> list[Standing]:
     """The standings after `EPOCHS` epochs of all clients, or fewer, equally many, if time is up."""
-    everyone, found = track.of_all(), list(standings)
+    everyone, found, began = track.of_all(), list(standings), monotonic()
     for epoch in (EPOCHS,) if isinf(allowance.seconds) else range(1, EPOCHS + 1):
         found = [everyone.advance(each, epoch) for each in found]
-        if epoch < EPOCHS and track.out_of_time():
+        if epoch < EPOCHS and track.out_of_time((monotonic() - began) / epoch):
             return [replace(each, stopped=each.stopped or TIME_UP) for each in found]
     return found
 

@@ -36,6 +36,9 @@ TIME_UP = "the time was up"
 BEHIND = "behind "
 """Beginning of the reason if a contender is surely worse than another."""
 
+Clock = Callable[..., bool]
+"""Says whether the time is up now, or will be after a number of seconds."""
+
 Bools = NDArray[np.bool_]
 
 Kind = Literal["one", "clusters", "local"]
@@ -148,7 +151,7 @@ class Track:
     federation: Federation
     net: Net
     seed: int
-    out_of_time: Callable[[], bool]  #: asked after every round
+    out_of_time: Clock  #: asked after every round
     judges: Bools  #: (M,) clients whose validation losses count
     participation: float = 1.0  #: share of the clients in a round
     engine: EngineSettings = field(default_factory=EngineSettings)  #: where clients work
@@ -202,7 +205,7 @@ class Track:
 
     def of_all(self) -> Track:
         """The same, in which all clients take part in every round and time does not matter."""
-        return replace(self, participation=1.0, out_of_time=lambda: False)
+        return replace(self, participation=1.0, out_of_time=lambda ahead=0.0: False)  # noqa: ARG005
 
 
 def to_tune(base: Standing, local: LocalTraining) -> Standing:

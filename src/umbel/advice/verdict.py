@@ -90,8 +90,13 @@ def pays(standing: Standing, one: Standing) -> bool:
     model.
     """
     rivals = [each for each in standing.rivals if _counts(each, standing)]
-    adds = all(standing.mean < e.mean - ALIKE * abs(e.mean) for e in rivals)
+    adds = all(below(standing, each) for each in rivals)
     return adds and ahead(standing, one_beside(standing, one))
+
+
+def below(standing: Standing, rival: Standing) -> bool:
+    """Whether its loss is lower by more than counts as equal."""
+    return standing.mean < rival.mean - ALIKE * abs(rival.mean)
 
 
 def _counts(rival: Standing, standing: Standing) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from umbel.advice.gains import Gain, ahead, one_beside
 from umbel.advice.judges import FEWEST
 from umbel.advice.trial import DIVERGED, TIME_UP
-from umbel.advice.verdict import ALIKE, in_field, pays, preferred_clusters
+from umbel.advice.verdict import ALIKE, below, in_field, pays, preferred_clusters
 from umbel.summary import counted, few, joined_by_and
 
 if TYPE_CHECKING:
@@ -33,7 +33,16 @@ def sentences(advice: Advice) -> list[str]:
 
 
 def headline(advice: Advice) -> str:
-    """What to do, in one sentence."""
+    """What to do, in one sentence; if another way has a lower loss, why that one is not advised."""
+    lower, said = _lower(advice), _what_to_do(advice)
+    if lower is None:
+        return said
+    losses = f"{lower.mean:.3g} against {advice.verdict.chosen.mean:.3g}"
+    told = f"the way called {lower.contender.name!r} has a lower loss ({losses})"
+    return f"{said.removesuffix('.')}; {told}, but {_why_not(lower, advice)}."
+
+
+def _what_to_do(advice: Advice) -> str:
     verdict = advice.verdict
     tuned = ", and let each client fine-tune it" if verdict.tuned else ""
     if verdict.answer == "clusters":
@@ -153,9 +162,6 @@ def _cost(advice: Advice) -> Iterator[str]:
 
 def _doubts(advice: Advice) -> Iterator[str]:
     facts, verdict = advice.facts, advice.verdict
-    if lower := _lower_when_tuned(advice):
-        name, why = lower.contender.name, _why_not(lower, advice)
-        yield f"The way called {name!r} has a lower loss, but {why}."
     yield from _from_another_start(advice)
     if facts.train[1] < FEW:
         yield f"Half of the clients have {counted(facts.train[1], 'training example')} or fewer."
@@ -230,24 +236,45 @@ def _from_another_start(advice: Advice) -> Iterator[str]:
         )
 
 
-def _lower_when_tuned(advice: Advice) -> Standing | None:
-    """The fine-tuned way that has the lowest loss, if that is lower than the advised way's."""
+def _lower(advice: Advice) -> Standing | None:
+    """The way with the lowest loss, if it is not the advised one and the answer says no reason.
+
+    Of ways that do not fine-tune, only a loss that is lower by more than `ALIKE` counts.
+    """
     verdict = advice.verdict
-    tuned = [each for each in advice.standings if each.contender.tuned]
-    best = min(tuned, key=lambda each: each.mean, default=verdict.chosen)
-    return best if best.mean < verdict.chosen.mean else None
+    loss = verdict.chosen.mean
+    told = verdict.answer in ("train alone", "too few examples to tell")
+    others = [
+        each
+        for each in advice.standings
+        if each.course
+        and (each.contender.tuned or (not told and each.mean < loss - ALIKE * abs(loss)))
+    ]
+    best = min(others, key=lambda each: each.mean, default=verdict.chosen)
+    return best if best.mean < loss else None
 
 
 def _why_not(lower: Standing, advice: Advice) -> str:
-    """Why a fine-tuned way with a lower loss is not advised."""
+    """Why a way with a lower loss is not advised."""
     verdict, standings = advice.verdict, advice.standings
+    if lower.merged:
+        return "all its clients chose the same model, which is one model from another start"
     if not pays(lower, verdict.one):
-        return "as many further epochs without fine-tuning bring as much, or chance may"
+        as_good = [each for each in lower.rivals if not below(lower, each)]
+        if not as_good:
+            return "chance may have brought it"
+        best = min(as_good, key=lambda each: each.mean)
+        name = best.contender.name.removesuffix(", trained on")
+        return (
+            f"as many further epochs without fine-tuning bring as much: {name!r} then has "
+            f"{best.mean:.3g}"
+        )
     if in_field(lower, preferred_clusters(standings, advice.structure)):
         return f"by less than {ALIKE:.1%}, and the advised way is simpler"
     lead = "is more than chance" if ahead(lower, verdict.chosen) else "may be chance"
+    before = "before fine-tuning " if lower.contender.tuned else ""
     return (
-        "before fine-tuning its clusters were not surely better than those that the examples show; "
+        f"{before}its clusters were not surely better than those that the examples show; "
         f"its lead over the advised way {lead}"
     )
 
