@@ -37,6 +37,11 @@ class Shell:
     ) -> None:
         self.folder, self.monkeypatch, self.capsys = folder, monkeypatch, capsys
 
+    def clustering(self) -> None:
+        """Put `both/ifca.toml` in the place of FLACC's, whose clusters soon have a model each."""
+        file = (self.folder / "both" / "flacc.toml").rename(self.folder / "both" / "ifca.toml")
+        file.write_text(SMALL.format(name="ifca").replace('"ifca"', '"ifca"\nnum_clusters = 3'))
+
     def __call__(self, *arguments: str, status: int = 0) -> tuple[str, str]:
         """What `umbel ARGUMENTS` prints on its two streams."""
         self.monkeypatch.setattr(sys, "argv", ["umbel", *arguments])

@@ -26,6 +26,7 @@ NOTES = '# my own notes\nextends = "both/fedavg.toml"\nname = "mine"\n'
 def test_controls_are_waited_for_with_the_sizes_of_their_own_seed(
     umbel: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    umbel.clustering()
     umbel("compare", "both", "--seeds", "2", "--control")
     held = sorted((umbel.folder / "runs" / "both").glob("*control*"))
     assert len(held) == 2
@@ -56,7 +57,8 @@ def test_controls_start_with_the_federation_of_their_own_seed(umbel: Shell) -> N
         "        return blobs([20] * (4 + seed))\n"
     )
     umbel.monkeypatch.syspath_prepend(umbel.folder)
-    for name in ("flacc", "fedavg"):
+    umbel.clustering()
+    for name in ("ifca", "fedavg"):
         file = umbel.folder / "both" / f"{name}.toml"
         table = file.read_text().replace("clients = 8\nexamples = [40]\n", "")
         file.write_text(table.replace("rotated-digits", "growing_of_tests:Growing"))

@@ -49,12 +49,13 @@ def check_texts_make_the_runs(folder: Path, page: Page) -> None:
 def test_with_controls_each_seed_has_its_own_sizes_and_the_command_makes_them(
     umbel: Shell,
 ) -> None:
+    umbel.clustering()
     umbel("compare", "both", "--seeds", "2", "--set", "rounds=3", "--control")
     folder = umbel.folder / "runs" / "both"
     page = page_of(folder)
     assert "umbel compare both --seeds 2 --control" in page.said
-    assert {"flacc: seeds 0, 1", "fedavg: seeds 0, 1"} < set(texts(page))
-    assert "flacc (random clusters): seed 1" in texts(page)
+    assert {"ifca: seeds 0, 1", "fedavg: seeds 0, 1"} < set(texts(page))
+    assert "ifca (random clusters): seed 1" in texts(page)
     check_texts_make_the_runs(folder, page)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -149,14 +150,47 @@ def test_methods_with_one_cluster_or_one_a_client_have_no_control(tmp_path: Path
     assert controls([made("random-clusters-digits", tmp_path)]) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "settings", "why"),
+    [
+        ("flacc-digits", [], "one model serves its [2-7] clusters so far, and random ones would"),
+        ("sattler-digits", [], "all clients are in one cluster"),
+        ("fl-hc-digits", ["algorithm.cluster_round=9"], "all clients are in one cluster"),
+        (
+            "lcfl-digits",
+            ["algorithm.warm_up=federated", "algorithm.warm_up_rounds=9"],
+            "all clients are in one cluster",
+        ),
+        ("cfl-gp-digits", ["algorithm.period=9", "rounds=1"], "its clusters are still those"),
+    ],
+)
+def test_before_it_has_clustered_its_clients_a_method_has_nothing_to_be_compared_with(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, settings: list[str], why: str
+) -> None:
+    assert controls([made(name, tmp_path, *settings)]) == []
+    assert re.search(f"{name} has no control: {why}", caplog.text)
+
+
+def test_the_control_of_a_seed_that_has_one_model_for_all_has_one_model_too(tmp_path: Path) -> None:
+    apart = ("algorithm.n_merge=9", "algorithm.n_sep=1", "rounds=6")
+    soon = made("flacc-digits", tmp_path / "0", *apart)
+    late = made("flacc-digits", tmp_path / "1", "seed=1")
+    ((first, second),) = controls([soon, late])
+    assert isinstance(first.algorithm, RandomClusters)
+    assert isinstance(second.algorithm, RandomClusters)
+    assert first.algorithm.num_clusters > 1
+    assert second.algorithm.sizes == (8,)
+
+
 def test_compare_adds_controls_once_and_says_how_far_methods_are_ahead(umbel: Shell) -> None:
+    umbel.clustering()
     words = ("compare", "both", "--seeds", "1", "--set", "rounds=2", "--control")
     printed, _ = umbel(*words)
     table = printed[printed.index("method") : printed.index("accuracy: mean")]
-    assert "flacc (random" in table
+    assert "ifca (random" in table
     assert "fedavg (random" not in table
     assert "over its random clusters" in printed
-    path = umbel.folder / "runs" / "both" / "flacc,control=random-clusters-seed0"
+    path = umbel.folder / "runs" / "both" / "ifca,control=random-clusters-seed0"
     clusters = (path / "clusters.csv").read_bytes()
     printed, _ = umbel(*words)
     assert printed.count("finished already") == 3

@@ -32,6 +32,7 @@ from umbel.runs.experiment import LONGEST_NAME, Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.sweep import OF_CONTROL
 from umbel.server.aggregation import Averaging
+from umbel.summary import counted
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,8 @@ def controls(folders: Iterable[RunFolder]) -> list[list[Experiment]]:
     """The controls of finished runs, those of each method together.
 
     A method has controls if, under some seed, it found more than one cluster and fewer than there
-    are clients. If its local training can't be that of a control, a warning says so.
+    are clients. If none has, or if its local training can't be that of a control, a warning says
+    so.
     """
     ordered = sorted(folders, key=lambda folder: folder.experiment.name)
     groups = [[*each] for _, each in groupby(ordered, key=lambda folder: folder.experiment.name)]
@@ -93,13 +95,33 @@ def control(folder: RunFolder) -> Experiment:
 
 def _has_one(folders: Sequence[RunFolder]) -> bool:
     """Whether these runs, which differ in their seed, are of a method that gets a control."""
-    method = _trainer(folders[0].runnable.algorithm)
-    sizes = (_sizes(folder) for folder in folders)
-    if isinstance(method, RandomClusters) or not any(1 < len(each) < sum(each) for each in sizes):
+    algorithm = folders[0].runnable.algorithm
+    method = _trainer(algorithm)
+    if type(innermost(algorithm)) in WITHOUT or isinstance(method, RandomClusters):
         return False
-    if why := _why_none(method):
+    alone = [_nothing_yet(folder) for folder in folders]
+    why = alone[0] if all(alone) else _why_none(method)
+    if why:
         log.warning("%s has no control: %s", folders[0].experiment.name, why)
     return not why
+
+
+def _nothing_yet(folder: RunFolder) -> str:
+    """Why a run has no clusters that random ones can be compared with; empty if it has."""
+    clusters, sizes = {client.cluster for client in folder.clients()}, _sizes(folder)
+    if _as_drawn(folder):
+        return "its clusters are still those that it began with"
+    if len(sizes) == 1 < len(clusters):
+        count = counted(len(clusters), "cluster")
+        return f"one model serves its {count} so far, and random ones would have a model each"
+    if len(sizes) == 1:
+        return "all clients are in one cluster"
+    return "each client is in a cluster of its own" if len(sizes) == sum(sizes) else ""
+
+
+def _as_drawn(folder: RunFolder) -> bool:
+    """Whether a run is of CFL-GP, and has not yet sent a model to all clients to compare them."""
+    return folder.records()[-1].measures.get("queries") == 0
 
 
 def _why_none(method: Algorithm[Any]) -> str:
@@ -112,8 +134,13 @@ def _why_none(method: Algorithm[Any]) -> str:
 
 
 def _sizes(folder: RunFolder) -> tuple[int, ...]:
-    """Clients of each cluster, the largest first."""
-    counts = np.bincount([client.cluster for client in folder.clients()])
+    """Clients of each cluster, the largest first; all of them while one model serves all.
+
+    So it is, too, before a method has compared its clients.
+    """
+    clusters = [client.cluster for client in folder.clients()]
+    alone = folder.records()[-1].num_models == 1 or _as_drawn(folder)
+    counts = np.bincount(np.zeros_like(clusters) if alone else clusters)
     return tuple(sorted((int(count) for count in counts if count), reverse=True))
 
 
