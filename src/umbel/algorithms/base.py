@@ -208,6 +208,11 @@ class Algorithm(Settings, ABC, Generic[S]):
         values = (getattr(self, member.name) for member in fields(self))
         return (*(value for value in values if isinstance(value, Work)), MeanLoss())
 
+    @property
+    def pools(self) -> bool:
+        """Whether some parameters are averaged over the clients of all clusters."""
+        return any(one.shared for one in self._averagings().values())
+
     def check(self, known: Known) -> None:
         """Raise `UsageError` if the method can't work; called when a run is built."""
         for name, averaging in self._averagings().items():

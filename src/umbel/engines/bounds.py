@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from umbel.client.layout import Layout
-from umbel.engines.moving import first_statistic
-from umbel.engines.validation import Limits
+from umbel.engines.moving import first_statistic, floors
+from umbel.engines.validation import Limits, first_scaled
 from umbel.flow import Replies, Request
 from umbel.server.shares import longest_of, norms_of, within_shares
 from umbel.summary import in_short
@@ -41,14 +42,26 @@ class Claims:
     clusters: Tensor  # (N,) the cluster whose average each client enters
     counts: Tensor | None  # (N,) numbers of examples that clients report; None: no weights
     norms: Mapping[Piece, Tensor]  # (N,) float64, the norms of each piece
+    # (N,) whose average this client enters, if it alone is harmed by what it sends: -1 if not
+    apart: Tensor
+    scaled: Mapping[str, Tensor]  # (N, S) magnitudes of numbers whose scale is that of the data
+    allowed: Mapping[str, Tensor]  # (S,) which of them need no comparison with other clients'
 
     __repr__ = in_short
 
     @classmethod
     def of(
-        cls, request: Request, replies: Replies, limits: Limits, layout: Layout | None = None
+        cls,
+        request: Request,
+        replies: Replies,
+        limits: Limits,
+        layout: Layout | None = None,
+        pooled: bool = True,
     ) -> Claims | None:
-        """The claims in replies to a request or a part of it; None without a column of `STEPS`."""
+        """The claims in replies to a request or a part of it; None without a column of `STEPS`.
+
+        `pooled` says that what clients of several clusters send may enter one average.
+        """
         steps = [name for name in STEPS if name in replies.columns]
         if not steps or request.work.split != "train" or not len(replies.clients):
             return None
@@ -56,11 +69,17 @@ class Claims:
         weights = replies.columns.get("num_examples") if request.use == "averaged" else None
         bounded = [] if limits.max_norm_ratio is None else steps
         pieces = [p for name in bounded for p in _pieces(request, replies, name, layout)]
+        clusters = _clusters(request, replies)
+        mixed = pooled or request.use != "averaged"
+        scaled = _scaled(request, replies, limits, layout)
         return cls(
             replies.clients,
-            _clusters(request, replies),
+            clusters,
             weights,
             {piece: norms_of(piece.of(replies.columns[piece.column])) for piece in pieces},
+            torch.full_like(clusters, -1) if mixed else clusters,
+            {name: values for name, (values, _) in scaled.items()},
+            {name: allowed for name, (_, allowed) in scaled.items()},
         )
 
     @classmethod
@@ -72,7 +91,18 @@ class Claims:
             torch.cat([part.clusters for part in parts]),
             torch.cat(counts) if counts else None,
             {name: torch.cat([part.norms[name] for part in parts]) for name in parts[0].norms},
+            torch.cat([part.apart for part in parts]),
+            {name: torch.cat([part.scaled[name] for part in parts]) for name in parts[0].scaled},
+            parts[0].allowed,
         )
+
+    def usual(self, values: Tensor) -> Tensor:
+        """(N, ...) what is usual among all clients, or if more, in the average of each of them."""
+        usual = values.median(0).values.expand_as(values).clone()
+        for cluster in self.apart[self.apart >= 0].unique().tolist():
+            members = self.apart == cluster
+            usual[members] = usual[members].maximum(values[members].median(0).values)
+        return usual
 
 
 @dataclass(frozen=True)
@@ -83,6 +113,7 @@ class Bounds:
     examples: Mapping[int, int] = field(default_factory=dict)
     scales: Mapping[Piece, Mapping[int, float]] = field(default_factory=dict)  # by client
     reasons: Mapping[int, str] = field(default_factory=dict)  # client -> what is bounded, and how
+    refused: Mapping[int, str] = field(default_factory=dict)  # client -> why its reply is not used
 
     __repr__ = in_short
 
@@ -93,6 +124,7 @@ class Bounds:
         if not known:
             return cls()
         claims, reasons = Claims.joined(known), dict[int, str]()
+        refused = _beyond_others(claims, limits.max_value)
         examples = {}
         for client, claimed, most in _heavy_clients(claims, limits.max_share):
             examples[client] = most
@@ -104,17 +136,23 @@ class Bounds:
         for piece, norms in claims.norms.items():
             ratio = limits.max_norm_ratio
             assert ratio is not None
-            for client, norm, longest in _long_steps(claims.clients, norms, ratio):
+            own = (
+                claims if piece.begin else replace(claims, apart=torch.full_like(claims.apart, -1))
+            )
+            for client, norm, longest in _long_steps(own, norms, ratio):
                 scales.setdefault(piece, {})[client] = longest / norm
                 said = (
                     f"{piece.name}: of norm {norm:.3g}, shortened to {longest:.3g}, by "
                     f"limits.max_norm_ratio = {ratio:g}"
                 )
                 reasons[client] = f"{reasons[client]}; {said}" if client in reasons else said
-        return cls(examples, scales, reasons)
+        return cls(examples, scales, reasons, refused)
 
     def apply(self, replies: Replies) -> Replies:
-        """Return the replies with bounded numbers of examples and steps."""
+        """Return the replies with bounded numbers of examples and steps, but for refused ones."""
+        if not self.refused.keys().isdisjoint(replies.clients.tolist()):
+            refused = torch.tensor(sorted(self.refused))
+            replies = replies.pick(torch.nonzero(~torch.isin(replies.clients, refused))[:, 0])
         clients = replies.clients.tolist()
         if self.reasons.keys().isdisjoint(clients):
             return replies
@@ -165,9 +203,55 @@ def _heavy_clients(claims: Claims, share: float) -> Iterator[tuple[int, int, int
     yield from zip(*(column[high].tolist() for column in columns), strict=True)
 
 
-def _long_steps(clients: Tensor, norms: Tensor, ratio: float) -> Iterator[tuple[int, float, float]]:
+def _long_steps(claims: Claims, norms: Tensor, ratio: float) -> Iterator[tuple[int, float, float]]:
     """Clients with too long steps: the client, the norm of its step, and the allowed norm."""
-    longest = longest_of(norms, ratio)
+    longest = torch.full_like(norms, longest_of(norms, ratio))
+    for cluster in claims.apart[claims.apart >= 0].unique().tolist():
+        members = claims.apart == cluster
+        own = longest_of(norms[members], ratio)
+        longest[members] = longest[members].clamp(min=0.0 if own == inf else own)
     long = norms > longest
-    for client, norm in zip(clients[long].tolist(), norms[long].tolist(), strict=True):
-        yield client, norm, longest
+    found = (claims.clients[long], norms[long], longest[long])
+    yield from zip(*(each.tolist() for each in found), strict=True)
+
+
+def _scaled(
+    request: Request, replies: Replies, limits: Limits, layout: Layout | None
+) -> dict[str, tuple[Tensor, Tensor]]:
+    """(N, S) magnitudes of numbers whose scale is that of the data, and (S,) what is allowed."""
+    found = {}
+    for name in STEPS:
+        column = replies.columns.get(name)
+        if column is None or column.dim() < 2 or not column.is_floating_point():
+            continue
+        width = column.shape[-1]
+        first = first_scaled(name, request, layout, width, limits)
+        if first == width:
+            continue
+        values = column[..., first:].abs()
+        if name == "update":
+            assert layout is not None
+            allowed = floors(request, layout, width, limits.max_value)
+            allowed = allowed.expand(values.shape[1:]).flatten()
+            found[name] = values.flatten(1).double(), allowed
+        else:  # directions, which are compared as a whole
+            most = torch.tensor([limits.max_value], dtype=torch.double)
+            found[name] = values.flatten(1).amax(1, keepdim=True).double(), most
+    return found
+
+
+def _beyond_others(claims: Claims, times: float) -> dict[int, str]:
+    """Clients with a number far beyond what most clients sent, with the reason."""
+    refused: dict[int, str] = {}
+    for name, values in claims.scaled.items():
+        usual = claims.usual(values)
+        beyond = values > (times * usual).maximum(claims.allowed[name])
+        what = "running statistics" if name == "update" else name
+        for n in torch.nonzero(beyond.any(1))[:, 0].tolist():
+            at = int(beyond[n].int().argmax())
+            refused[int(claims.clients[n])] = (
+                f"{what}: {float(values[n, at]):.3g}, where most clients send "
+                f"{float(usual[n, at]):.3g} or less: more than limits.max_value = {times:g} times "
+                "that; give all clients inputs in the same units"
+            )
+    return refused

@@ -33,6 +33,28 @@ def first_statistic(request: Request, layout: Layout | None, width: int) -> int:
     return width if known is None else known[0]
 
 
+def first_kept_statistic(request: Request, layout: Layout | None, width: int) -> int:
+    """The index of the first buffer in a row of clients' memory; `width` if none."""
+    if layout is None:
+        return width
+    if isinstance(request.work, SharedTraining):
+        return int((parted(layout, request.work.kept)[1] < layout.num_weights).sum())
+    return layout.num_weights if width == layout.num_values else width
+
+
+def floors(request: Request, layout: Layout, width: int, least: float) -> Tensor:
+    """(S,) float64, what is allowed of each buffer in a step, whatever others send.
+
+    A variance is a square of numbers that `least` holds for.
+    """
+    known = _buffers(request, layout, width)
+    assert known is not None
+    first, variances = known
+    allowed = torch.full((width - first,), least, dtype=torch.double)
+    allowed[variances - first] = least * max(least, 1.0)
+    return allowed
+
+
 def moved_by_gradients(request: Request, replies: Replies, layout: Layout | None) -> dict[int, str]:
     """Clients whose gradient would change a buffer, with the reason.
 

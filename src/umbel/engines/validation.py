@@ -12,10 +12,12 @@ from torch import Tensor
 
 from umbel.checks import UsageError, check
 from umbel.client.batches import Shard
+from umbel.client.layout import Layout
 from umbel.client.net import Net
-from umbel.client.work import Promise, Work
+from umbel.client.work import MEMORY, Promise, Work
 from umbel.client.work.base import promised
 from umbel.client.work.loss_bounds import MAX_LOSS
+from umbel.engines.moving import first_kept_statistic, first_statistic
 from umbel.flow import Replies, Request
 from umbel.settings import Settings
 
@@ -31,7 +33,9 @@ OF_LOSSES = ("loss", "losses")
 class Limits(Settings):
     """Limits on clients' replies; replies beyond them are not used, and the record says why."""
 
-    max_value: float = 1e4  #: largest magnitude of any number that a client sends, except losses
+    #: largest magnitude of any number that a client sends, except losses; of running statistics
+    #: and gradients, whose scale is that of the data, largest multiple of what most clients send
+    max_value: float = 1e4
     max_examples: int = 10**9  #: largest number of examples a client may claim to have
     #: largest share of the weights in an average that one client may have; a client that claims
     #: more examples than that counts with fewer
@@ -144,8 +148,13 @@ TOO_LARGE = ": it stands for losses of all models that are larger, or no numbers
 """End of the reason if no model fits a client's examples at all, as if its units were others."""
 
 
-def bad_values(request: Request, replies: Replies, limits: Limits) -> dict[int, str]:
-    """Clients that sent an unusable number, with the reason."""
+def bad_values(
+    request: Request, replies: Replies, limits: Limits, layout: Layout | None = None
+) -> dict[int, str]:
+    """Clients that sent an unusable number, with the reason.
+
+    Numbers whose scale is that of the data need only be finite: see `umbel.engines.bounds`.
+    """
     faults: dict[int, str] = {}
     for name, promise in promises(request).items():
         column = replies.columns[name]
@@ -159,6 +168,12 @@ def bad_values(request: Request, replies: Replies, limits: Limits) -> dict[int, 
             values = values.where(values == 0, values / counts)
         largest, smallest = values.amax(1), values.amin(1)  # NaN where any value is
         finite = largest.isfinite() & smallest.isfinite()  # a bound may be infinite in this type
+        if promise.low is None and promise.high is None and column.dim() > 1:
+            own = column[..., : first_scaled(name, request, layout, column.shape[-1], limits)]
+            if own.shape != column.shape:
+                own = own.reshape(len(own), -1) if own.numel() else torch.zeros_like(values[:, :1])
+                largest = own.amax(1).where(finite, largest)
+                smallest = own.amin(1).where(finite, smallest)
         usable = (largest <= high) & (smallest >= low) & finite
         if promise.may_be_nan:
             usable |= values.isnan().all(1)
@@ -178,6 +193,29 @@ def bad_values(request: Request, replies: Replies, limits: Limits) -> dict[int, 
                 fault = f"{name}: sums to {float(sums[n]):.3g} instead of {promise.total:g}"
                 faults.setdefault(int(replies.clients[n]), fault)
     return faults
+
+
+def first_scaled(
+    name: str, request: Request, layout: Layout | None, width: int, limits: Limits
+) -> int:
+    """The index, in rows of this column, of the first number whose scale is that of the data.
+
+    These are running statistics, and gradients as long as the weights are no larger than allowed:
+    where these explode, so do gradients.
+    """
+    if name == MEMORY:
+        return first_kept_statistic(request, layout, width)
+    if name in ("gradient", "feature"):
+        return width if _largest_weight(request, layout) > limits.max_value else 0
+    return first_statistic(request, layout, width) if name == "update" else width
+
+
+def _largest_weight(request: Request, layout: Layout | None) -> float:
+    """The largest magnitude of a trained weight in the models that a request sends."""
+    sent = {**request.shared, **{name: rows.table for name, rows in request.each.items()}}
+    models = [sent[name] for name in OF_MODELS if name in sent and sent[name].numel()]
+    cut = None if layout is None else layout.num_weights
+    return max((float(one[..., :cut].abs().max()) for one in models), default=0.0)
 
 
 def false_losses(request: Request, replies: Replies) -> dict[int, str]:

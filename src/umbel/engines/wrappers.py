@@ -64,6 +64,8 @@ class Guarded:
     elsewhere: bool = False  # whether clients are on other machines
     # layout of the models, which tells running statistics from trained values
     layout: Layout | None = None
+    # whether averages are taken over clients of several clusters, as of shared parameters
+    pooled: bool = False
     never_negative: bool = False  # whether no loss of the objective is below 0
     net: Net | None = None  # whose models requests must send; None: they are not checked
     names: Sequence[str] = ()  # of the clients, for messages
@@ -108,17 +110,22 @@ class Guarded:
 
         def seen(block: Request) -> Replies:
             usable = self._usable(block, absent, self.engine.send)
-            claims.append(Claims.of(block, usable, self.limits, self.layout))
+            claims.append(Claims.of(block, usable, self.limits, self.layout, self.pooled))
             return usable
+
+        def among() -> Bounds:
+            bounds = Bounds.among(claims, self.limits)
+            absent.refused |= bounds.refused
+            return bounds
 
         blocks = [request] if self.elsewhere else list(_blocks(request))
         if len(blocks) == 1:
             usable = seen(request)
-            bounds = Bounds.among(claims, self.limits)
+            bounds = among()
             return _reduced(request, bounds.apply(usable)), bounds
         summed = _joined(_reduced(block, seen(block)) for block in blocks)
-        bounds = Bounds.among(claims, self.limits)
-        if not bounds.reasons:
+        bounds = among()
+        if not bounds.reasons and not bounds.refused:
             return summed, bounds
         ask = self.engine.again if isinstance(self.engine, Metered) else self.engine.send
 
@@ -130,7 +137,7 @@ class Guarded:
     def _usable(self, block: Request, absent: Absent, ask: Callable[[Request], Replies]) -> Replies:
         """The usable replies; unusable and missing ones are noted in `Absent`."""
         replies = ask(block)
-        values = bad_values(block, replies, self.limits)
+        values = bad_values(block, replies, self.limits, self.layout)
         absent.diverged |= {client for client, why in values.items() if why.endswith(DIVERGED)}
         # The other checks rely on the types and ranges that the first one has looked at.
         plausible = _without(replies, values)

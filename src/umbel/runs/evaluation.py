@@ -35,7 +35,7 @@ def evaluated(
 ) -> Flow[Evaluated]:
     """Evaluate the models that clients are served; before the test, clients may fine-tune them.
 
-    Tuned models have no number of a larger magnitude than `max_value`.
+    Tuned models have no weight of a larger magnitude than `max_value`.
 
     Raises `UsageError` where clients use mixtures, which can't be tuned.
     """

@@ -58,6 +58,7 @@ def guard_of(
     known = _never_negative(net)
     return Guarded(
         *(meter, limits, told, faults, where, net.layout),
+        pooled=innermost(algorithm).pools,
         never_negative=known,
         net=net,
         names=federation.names,
@@ -67,7 +68,13 @@ def guard_of(
 def judge_of(clients: Engine, limits: Limits, net: Net, names: Sequence[str]) -> Guarded:
     """Checks replies in evaluations of the models that clients are served."""
     known = _never_negative(net)
-    return Guarded(clients, limits.unbounded, never_negative=known, net=net, names=names)
+    return Guarded(
+        *(clients, limits.unbounded),
+        layout=net.layout,
+        never_negative=known,
+        net=net,
+        names=names,
+    )
 
 
 def _never_negative(net: Net) -> bool:

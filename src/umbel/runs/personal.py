@@ -82,7 +82,7 @@ class Personal(Settings):
     def works(self, max_value: float | None = None) -> list[PersonalTraining]:
         """What a client does for each version, one after another.
 
-        A version with a number of a larger magnitude than `max_value` is not kept.
+        A version with a weight of a larger magnitude than `max_value` is not kept.
         """
         stretches = [after - before for before, after in pairwise((0, *self.versions))]
         local = LocalTraining(lr=self.lr, batch_size=self.batch_size, optimizer=self.optimizer)

@@ -5,6 +5,7 @@ Clients train on their training examples and choose on their validation examples
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
@@ -22,6 +23,8 @@ from umbel.runs.personal import Personal
 from umbel.runs.scores import ClientScores, Tuning
 from umbel.server.ask import Context
 from umbel.summary import in_short
+
+log = logging.getLogger(__name__)
 
 BLOCK_BYTES = 2**28
 """Bytes for versions of models: as many clients tune at once as these have room for."""
@@ -41,8 +44,8 @@ def personalised(
     """Have clients tune what they are served, and return the scores on the test of what they chose.
 
     `test` and `validation` are of the models before. A client that has no validation examples, or
-    does not answer, keeps what it is served. A version with a number of a larger magnitude than
-    `max_value` is none to choose.
+    does not answer, keeps what it is served. A version with a weight of a larger magnitude than
+    `max_value` is none to choose; a warning says of how many clients.
     """
     able = torch.from_numpy(np.flatnonzero(validation.num_examples > 0))
     bytes_each = len(personal.versions) * test.served.models.table[0].nbytes
@@ -87,7 +90,7 @@ def _versions(
     works: Sequence[PersonalTraining], served: Served, ctx: Context, clients: Tensor
 ) -> Flow[_Kept]:
     """Have these clients tune what they (M,) are served, a version after another."""
-    models = served.models
+    models, diverged = served.models, set[int]()
     theta = Rows(models.table, models.index[clients])
     kept = _Kept(clients, theta, models.table.new_empty(len(clients), 0, 0), torch.empty(0))
     for number, work in enumerate(works, start=1):
@@ -100,6 +103,15 @@ def _versions(
         own = Rows(models.table, models.index[replies.clients])
         none = torch.zeros(len(replies.clients), len(works), dtype=torch.float64)
         kept = _Kept(replies.clients, own, replies.columns[MEMORY], none)
+        diverged |= set(replies.clients[replies.columns["diverged"] > 0].tolist())
+    if diverged:
+        log.warning(
+            "personal: fine-tuning diverged for %d of %d clients, which choose among fewer "
+            "versions: their numbers are not finite, or weights beyond limits.max_value; lower "
+            "personal.lr",
+            len(diverged),
+            len(clients),
+        )
     return kept
 
 

@@ -20,14 +20,14 @@ class PersonalTraining(Work):
 
     The client's memory (E, P) holds the versions so far, and the latest one is trained; without a
     memory, the received model `theta` (P,) is trained. The reply is the memory (E + 1, P) with the
-    new version last. If the result of training is not finite, or has a number of a larger magnitude
-    than `max_value`, the new version is a copy of the version before.
+    new version last. If the result of training is not finite, or has a weight of a larger magnitude
+    than `max_value`, the new version is a copy of the version before, and `diverged` is 1.
     """
 
     local: LocalTraining  #: mini-batches, learning rate and optimizer
     parameters: tuple[str, ...] = ()  #: patterns of the parameters that are trained; (): all
-    #: largest magnitude of a number of a version, as the server uses no reply with a larger one;
-    #: None: any finite number
+    #: largest magnitude of a weight of a version, as the server uses no reply with a larger one;
+    #: statistics have the scale of the client's data; None: any finite number
     max_value: float | None = None
 
     @property
@@ -40,9 +40,11 @@ class PersonalTraining(Work):
         trained = self._trained(net, shard, start)
         fine = trained.isfinite()
         if self.max_value is not None:
-            fine = fine & (trained.abs() <= self.max_value)
+            cut = net.layout.num_weights
+            fine = torch.cat([fine[:cut] & (trained[:cut].abs() <= self.max_value), fine[cut:]])
         new = torch.where(fine.all(), trained, start)[None]
-        return {MEMORY: new if kept is None else torch.cat([kept, new])}
+        memory = new if kept is None else torch.cat([kept, new])
+        return {MEMORY: memory, "diverged": (~fine.all()).long()}
 
     def _trained(self, net: Net, shard: Shard, start: Tensor) -> Tensor:
         if not self.parameters:
@@ -58,7 +60,8 @@ class PersonalTraining(Work):
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         versions = sent[MEMORY][0] if MEMORY in sent else 0
-        return {MEMORY: Promise((versions + 1, *sent["theta"]))}
+        diverged = Promise((), torch.int64, low=0, high=1)
+        return {MEMORY: Promise((versions + 1, *sent["theta"])), "diverged": diverged}
 
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
         return self.local.footprint(sent)
