@@ -28,7 +28,8 @@ def stored() -> Images:
 
 
 def patients() -> Images:
-    return RNG.normal(size=(40, 3)) * [10, 10, 20] + [50, 75, 120]
+    values: Images = RNG.normal([50, 75, 120], [10, 10, 20], size=(40, 3))
+    return values
 
 
 def coloured() -> Images:

@@ -71,7 +71,8 @@ def test_splits_of_hugging_face_are_no_clients() -> None:
 
 def test_each_clients_own_splits_are_kept() -> None:
     parts = [TensorDataset(X + n, Y) for n in range(3)]
-    by_name = dict(zip(("train", "test", "validation"), parts, strict=True))
+    names = ("train", "test", "validation")
+    by_name: dict[str, object] = dict(zip(names, parts, strict=True))
     for entry, validated in ((by_name, True), ((parts[0], parts[1]), False)):
         made = Federation.from_datasets({"a": entry, "b": entry})
         assert made.train.of(1)[0].tolist() == X.tolist()
@@ -86,7 +87,7 @@ def test_each_clients_own_splits_are_kept() -> None:
     with pytest.raises(
         UsageError, match=r"splits of a client: \['more'\] is not any of train, test"
     ):
-        Federation.from_datasets({"a": {**by_name, "more": parts[0]}})
+        Federation.from_datasets({"a": by_name | {"more": parts[0]}})
 
 
 @pytest.mark.parametrize("names", [["train", "test"], ["Test", "training", "val"]])

@@ -266,9 +266,8 @@ def warn_of_units(
     signed = torch.stack([(values < 0).any(0) for values in some]).any(0)
     found = torch.stack([_span(values) for values in some])  # (M, 3, F)
     for place in (~signed).nonzero()[:, 0].tolist():
-        spans = [
-            (*map(float, span), name) for span, name in zip(found[:, :, place], names, strict=True)
-        ]
+        spans = zip(*found[:, :, place].T.tolist(), names, strict=True)
+        known: list[tuple[float, float, float, str]]
         known = sorted(span for span in spans if isfinite(span[0]))
         for cut in range(1, len(known)):
             factor = known[cut][0] / known[cut - 1][0]

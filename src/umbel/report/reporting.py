@@ -19,5 +19,5 @@ def write_report(
     """
     from umbel import report  # which takes a while to load
 
-    where = [None if path is None else Path(path) for path in (out, figures)]
-    return report.write_files(Path(folder), *where)[0]
+    page, drawings = (None if path is None else Path(path) for path in (out, figures))
+    return report.write_files(Path(folder), page, drawings)[0]

@@ -58,7 +58,7 @@ def _table_changed(
     table: Mapping[str, Any], kind: type, change: Callable[[Keys, str], str], keys: Keys
 ) -> dict[str, Any]:
     """The members of some settings, or of a table of somebody else's, with each path changed."""
-    named = getattr(kind, "path_settings", frozenset())
+    named: frozenset[str] = getattr(kind, "path_settings", frozenset())
     others = not kind.__module__.startswith("umbel.") or issubclass(kind, Stranger)
 
     def changed(name: str, member: Any) -> Any:
@@ -158,7 +158,12 @@ def note(folder: Path, experiment: object, table: Mapping[str, Any], data_dir: P
     file = folder / NOTE
     before = Places.beside(file)
     paths: list[str] = []
-    with_paths(experiment, lambda _, text: paths.append(_relative(text, folder)) or text)
+
+    def noted(_: Keys, text: str) -> str:
+        paths.append(_relative(text, folder))
+        return text
+
+    with_paths(experiment, noted)
     modules = tuple(_relative(at, folder) for at in modules_of(strangers_in(table)).values() if at)
     lasting = data_dir is None or str(data_dir) == os.environ.get(DATA_DIR_VARIABLE)
     data = "" if data_dir is None or lasting else _relative(data_dir, folder)

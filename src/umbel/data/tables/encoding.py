@@ -149,7 +149,8 @@ class Encoding:
     @classmethod
     def from_plain(cls, table: Mapping[str, Any]) -> Encoding:
         """The encoding that `plain` wrote. Raises `ValueError` or `LookupError` for others."""
-        given = {name: value for name, value in table.items() if name != "features"}
+        besides = ("features", "run", "model")  # which say what the file is about
+        given = {name: value for name, value in table.items() if name not in besides}
         form, target = dict(given["form"]), dict(given["target"])
         classes = target["classes"]
         target |= {"classes": None if classes is None else _texts(classes)}
