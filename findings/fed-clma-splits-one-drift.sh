@@ -3,7 +3,7 @@
 # Kolmogorov-Smirnov statistic over all weights of a model, in which the weights' places do not count. Where a drift widens the
 # distribution of weights on both sides alike, the sign is a matter of the clients' own noise, so that clients of one and the same
 # drift begin in two cohorts, which nothing joins again by default. Seen: a reference of 5,000 weights of deviation .1, one drift of
-# deviation .05 for all eight clients, noise of .01 a client: split in 7 of 50 seeds; with noise of .02 in 15. flwr 1.41.0.
+# deviation .05 for all eight clients, noise of .01 a client: divided in 17 of 50 seeds. flwr 1.41.0, scikit-learn 1.9.1.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -23,9 +23,8 @@ def cohorts(seed, noise):
     return set(CLMACohorter().cohort(list(range(8)), models, reference).assignments.values())
 
 
-for noise in (0.01, 0.02):
-    split = sum(len(cohorts(seed, noise)) > 1 for seed in range(50))
-    print(f"noise {noise}: clients of one drift are divided in {split} of 50 seeds")
-    assert split > 0, "clients of one drift stay together: this finding no longer holds"
+split = sum(len(cohorts(seed, noise=0.01)) > 1 for seed in range(50))
+print(f"clients of one drift are divided in {split} of 50 seeds")
+assert split > 0, "clients of one drift stay together: this finding no longer holds"
 PYTHON
-cd "$folder" && venv/bin/python try_it.py
+cd "$folder" && OMP_NUM_THREADS=1 venv/bin/python try_it.py

@@ -34,7 +34,8 @@ def patients() -> Images:
 
 def coloured() -> Images:
     shade = np.array([0.2, 0.5, 0.8])[:, None, None]
-    return (0.2 * RNG.random((40, 3, 3, 3)) + shade).astype(np.float32)
+    values: Images = 0.2 * RNG.random((40, 3, 3, 3)) + shade
+    return np.asarray(values, dtype=np.float32)
 
 
 def steps() -> Images:

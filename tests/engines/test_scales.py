@@ -70,11 +70,13 @@ def test_statistics_of_raw_inputs_are_no_divergence(
         assert not record.bounded
 
 
-@pytest.mark.parametrize("method", [CFLGP(local=LOCAL), IFCA(2, LOCAL, send="gradient")], ids=repr)
+SMALL = replace(LOCAL, lr=1e-9)
+
+
+@pytest.mark.parametrize("method", [CFLGP(local=SMALL), IFCA(2, SMALL, send="gradient")], ids=repr)
 def test_gradients_on_raw_inputs_are_no_divergence(method: Algorithm[Any]) -> None:
     net = Net(lambda: nn.Linear(6, 3))
-    small = replace(method, local=replace(LOCAL, lr=1e-9))
-    for _, record in run_of(small, scaled(INCOMES), net).rounds(2):
+    for _, record in run_of(method, scaled(INCOMES), net).rounds(2):
         assert not record.refused
 
 

@@ -99,7 +99,7 @@ class Claims:
     def usual(self, values: Tensor) -> Tensor:
         """(N, ...) what is usual among all clients, or if more, in the average of each of them."""
         usual = values.median(0).values.expand_as(values).clone()
-        for cluster in self.apart[self.apart >= 0].unique().tolist():
+        for cluster in torch.unique(self.apart[self.apart >= 0]).tolist():
             members = self.apart == cluster
             usual[members] = usual[members].maximum(values[members].median(0).values)
         return usual
@@ -206,7 +206,7 @@ def _heavy_clients(claims: Claims, share: float) -> Iterator[tuple[int, int, int
 def _long_steps(claims: Claims, norms: Tensor, ratio: float) -> Iterator[tuple[int, float, float]]:
     """Clients with too long steps: the client, the norm of its step, and the allowed norm."""
     longest = torch.full_like(norms, longest_of(norms, ratio))
-    for cluster in claims.apart[claims.apart >= 0].unique().tolist():
+    for cluster in torch.unique(claims.apart[claims.apart >= 0]).tolist():
         members = claims.apart == cluster
         own = longest_of(norms[members], ratio)
         longest[members] = longest[members].clamp(min=0.0 if own == inf else own)
