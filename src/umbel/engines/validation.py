@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import isnan
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -33,6 +33,8 @@ OF_LOSSES = ("loss", "losses")
 class Limits(Settings):
     """Limits on clients' replies; replies beyond them are not used, and the record says why."""
 
+    may_be_infinite: ClassVar = frozenset({"max_norm_ratio"})
+
     #: largest magnitude of any number that a client sends, except losses; of running statistics
     #: and gradients, whose scale is that of the data, largest multiple of what most clients send
     max_value: float = 1e4
@@ -41,7 +43,7 @@ class Limits(Settings):
     #: more examples than that counts with fewer
     max_share: float = 0.9
     #: largest norm of an update or gradient, as a multiple of the median norm of those that are not
-    #: zero; longer ones are shortened; None: no bound
+    #: zero; longer ones are shortened; None: 4 over Flower, and no bound in one process; inf: none
     max_norm_ratio: float | None = None
     quorum: float = 0.5  #: share of the asked clients that must give a usable reply, in [0, 1]
 

@@ -7,14 +7,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from math import ceil, prod
 from types import MappingProxyType
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 
 from umbel.checks import DivergedError, printable
 from umbel.checks import QuorumError as QuorumError
 from umbel.client.layout import Layout
 from umbel.client.net import Net
 from umbel.engines.bounds import Bounds, Claims
+from umbel.engines.claims import held
 from umbel.engines.faults import Faults
 from umbel.engines.metering import Metered
 from umbel.engines.moving import moved_by_gradients, negative_variances, overflows
@@ -68,6 +71,8 @@ class Guarded:
     pooled: bool = False
     never_negative: bool = False  # whether no loss of the objective is below 0
     net: Net | None = None  # whose models requests must send; None: they are not checked
+    # the clients' numbers of examples by split, to which claims are held; {}: claims are trusted
+    sizes: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     names: Sequence[str] = ()  # of the clients, for messages
     missing: set[int] = field(default_factory=set)  # no answer came
     refused: dict[int, str] = field(default_factory=dict)  # an answer came, and why it is not used
@@ -82,7 +87,7 @@ class Guarded:
         missing, refused = absent.missing, absent.refused
         self.missing |= missing
         self.refused |= refused
-        self.bounded |= bounds.reasons
+        self._note(bounds.reasons)
         usable, asked = len(replies.clients), len(request.clients)
         diverged = len(absent.diverged - self.faults.spoilt(request))
         quorum = ceil(self.limits.quorum * asked - ROUNDING)
@@ -148,7 +153,16 @@ class Guarded:
         absent.missing |= set(block.clients.tolist()) - {*replies.clients.tolist(), *bad}
         absent.silent |= replies.silent
         absent.refused |= bad
-        return _without(replies, bad)
+        usable, held_back = held(block, _without(replies, bad), self.sizes)
+        self._note(held_back)
+        return usable
+
+    def _note(self, reasons: Mapping[int, str]) -> None:
+        """Add to what is bounded, and how."""
+        for client, why in reasons.items():
+            before = self.bounded.get(client, "")
+            if why not in before:
+                self.bounded[client] = f"{before}; {why}" if before else why
 
     def _divergence(self, diverged: int, asked: int) -> str:
         """Return what to change if clients' training diverged, else an empty string."""

@@ -46,7 +46,7 @@ def memorise(file: Path, rows: Mapping[str, Tensor]) -> None:
                 if f"{age - 1}/{client}" in before:
                     kept[f"{age}/{client}"] = before[f"{age - 1}/{client}"]
         remove_left_of(file)
-        write(file, kept, {})
+        write(file, kept, {}, own=True)  # clients' own models
 
 
 def _all(file: Path) -> dict[str, Tensor]:

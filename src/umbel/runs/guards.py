@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from numpy.typing import NDArray
+
 from umbel.algorithms.base import Algorithm
+from umbel.algorithms.local_only import LocalOnly
 from umbel.algorithms.restarts import innermost
 from umbel.client.net import Net
 from umbel.client.objectives import OBJECTIVES
 from umbel.data.federation import Federation
+from umbel.engines.claims import sizes_by_split
 from umbel.engines.faults import Faults, Faulty
 from umbel.engines.fit import advice
 from umbel.engines.metering import Metered
@@ -28,6 +33,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+Sizes = Mapping[str, NDArray[Any]]
+"""Numbers of examples (M,) by split."""
+
+NOT_KNOWN: Sizes = MappingProxyType({})
+
+RATIO_ELSEWHERE = 4.0
+"""Default of `limits.max_norm_ratio` for clients on other machines."""
 
 
 def are_elsewhere(clients: object) -> bool:
@@ -49,8 +62,11 @@ def guard_of(
     algorithm: Algorithm[Any],
     net: Net,
     federation: Federation,
+    sizes: Sizes = NOT_KNOWN,
 ) -> Guarded:
     """Checks replies in training; `meter` is the engine with metering."""
+    if not isinstance(innermost(algorithm), LocalOnly):  # whose clients move no other's model
+        limits = limits_of(clients, limits)
     told, where = partial(advice, federation), are_elsewhere(clients)
     faults = meter.engine.faults if isinstance(meter.engine, Faulty) else Faults()
     if not innermost(algorithm).weighs:
@@ -62,10 +78,13 @@ def guard_of(
         never_negative=known,
         net=net,
         names=federation.names,
+        sizes=sizes,
     )
 
 
-def judge_of(clients: Engine, limits: Limits, net: Net, names: Sequence[str]) -> Guarded:
+def judge_of(
+    clients: Engine, limits: Limits, net: Net, names: Sequence[str], sizes: Sizes = NOT_KNOWN
+) -> Guarded:
     """Checks replies in evaluations of the models that clients are served."""
     known = _never_negative(net)
     return Guarded(
@@ -74,7 +93,21 @@ def judge_of(clients: Engine, limits: Limits, net: Net, names: Sequence[str]) ->
         never_negative=known,
         net=net,
         names=names,
+        sizes=sizes,
     )
+
+
+def limits_of(clients: object, limits: Limits) -> Limits:
+    """The limits for these clients: steps of those elsewhere are bounded unless it is said."""
+    if are_elsewhere(clients) and limits.max_norm_ratio is None:
+        return replace(limits, max_norm_ratio=RATIO_ELSEWHERE)
+    return limits
+
+
+def known_sizes(clients: object, federation: Federation, privacy: Privacy) -> Sizes:
+    """The numbers of examples that claims are held to; with privacy, nodes do not tell them."""
+    told = are_elsewhere(clients) and privacy.clip is None
+    return sizes_by_split(federation) if told else NOT_KNOWN
 
 
 def _never_negative(net: Net) -> bool:

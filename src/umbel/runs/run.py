@@ -30,7 +30,16 @@ from umbel.runs.counted import Counted
 from umbel.runs.evaluation import Evaluated, clusters_of, evaluated
 from umbel.runs.evidence import sample
 from umbel.runs.forms import as_assigned, as_given, as_state, check_judged
-from umbel.runs.guards import are_elsewhere, asked, guard_of, judge_of, meter_of, share_of
+from umbel.runs.guards import (
+    are_elsewhere,
+    asked,
+    guard_of,
+    judge_of,
+    known_sizes,
+    limits_of,
+    meter_of,
+    share_of,
+)
 from umbel.runs.metrics import as_measures, check_names, names_of
 from umbel.runs.personal import Personal
 from umbel.runs.records import Record, make_record
@@ -204,8 +213,9 @@ class Run(Settings):
         """Do as `Run.rounds`, with the scores on test examples where the round was so evaluated."""
         clients = self._remembering()
         meter = meter_of(clients, self.faults, self.divided, self.privacy)
-        guard = guard_of(meter, clients, self.limits, self.algorithm, self.net, self.divided)
-        judge = judge_of(clients, self.limits, self.net, self.federation.names)
+        sizes = known_sizes(clients, self.divided, self.privacy)
+        guard = guard_of(meter, clients, self.limits, self.algorithm, self.net, self.divided, sizes)
+        judge = judge_of(clients, self.limits, self.net, self.federation.names, sizes)
         for number in range(first, num_rounds):
             began, context = perf_counter(), self.context(number, num_rounds)
             with naming(f"round {number}"):
@@ -253,7 +263,9 @@ class Run(Settings):
         """
         check_judged(state, self.net)
         context, on = self.context(record.round, num_rounds), self._judged_on(last=True)
-        judge = judge_of(self._remembering(), self.limits, self.net, self.federation.names)
+        clients, names = self._remembering(), self.federation.names
+        sizes = known_sizes(clients, self.divided, self.privacy)
+        judge = judge_of(clients, self.limits, self.net, names, sizes)
         found = drive(self._evaluated(state, context, on), judge)
         record = record.unjudged(*judge.take())
         if "validation" in found:
@@ -312,5 +324,5 @@ class Run(Settings):
             num_outputs=self.federation.num_outputs,
             sample=sample,
             max_share=self.limits.max_share,
-            max_norm_ratio=self.limits.max_norm_ratio,
+            max_norm_ratio=limits_of(self.engine, self.limits).max_norm_ratio,
         )

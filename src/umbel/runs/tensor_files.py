@@ -32,10 +32,19 @@ Header = dict[str, Any]
 
 
 def write(
-    file: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any], settled: bool = True
+    file: Path,
+    tensors: Mapping[str, Tensor],
+    header: Mapping[str, Any],
+    settled: bool = True,
+    own: bool = False,
 ) -> None:
-    """Replace a file, which is whole whenever the process is killed; for `settled` see there."""
+    """Replace a file, which is whole whenever the process is killed; for `settled` see there.
+
+    Only the user may read a file of their `own`.
+    """
     with replacing(file, settled) as beside:
+        if own:
+            beside.touch(mode=0o600)
         _save(beside, tensors, {"umbel": json.dumps({KEY: BLANK, **header})})
         seal_file(beside)
 
