@@ -12,6 +12,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 import umbel
+from umbel.checks import UsageError
 from umbel.data.federation import Federation
 from umbel.data.scenarios import (
     SCENARIOS,
@@ -158,3 +159,52 @@ def test_settings_of_scenarios_say_nothing_of_validation_unless_asked() -> None:
         assert "validation_fraction" not in plain(recipe)
     with pytest.raises(umbel.UsageError, match="validation_fraction"):
         Shifted(validation_fraction=1.0)
+
+
+def test_arrays_of_a_split_under_another_name_are_refused(tmp_path: Path) -> None:
+    x, y = np.zeros((6, 2)), np.arange(6) % 2
+    for name, said in (("X_test", "x_test or y_test"), ("val_x", "x_validation or y_validation"),
+                       ("x_train", "x or y")):  # fmt: skip
+        np.savez(tmp_path / "a.npz", x=x, y=y, **{name: x})
+        with pytest.raises(UsageError, match=f"'{name}' is not .* call it {said}"):
+            umbel.scenario("folder", path=str(tmp_path))
+    np.savez(tmp_path / "a.npz", x=x, y=y, testimony=x)
+    assert umbel.scenario("folder", path=str(tmp_path)).names == ("a",)
+
+
+def test_files_and_folders_of_splits_are_no_clients(tmp_path: Path) -> None:
+    for name in ("train", "test"):
+        np.savez(tmp_path / f"{name}.npz", x=np.zeros((6, 2)), y=np.arange(6) % 2)
+    with pytest.raises(UsageError, match="test, train are splits of one data set, and no clients"):
+        umbel.scenario("folder", path=str(tmp_path))
+    (tmp_path / "all" / "train").mkdir(parents=True)
+    (tmp_path / "train.npz").rename(tmp_path / "all" / "train" / "a.npz")
+    with pytest.raises(UsageError, match="x_test and y_test, in place of folders train and test"):
+        umbel.scenario("folder", path=str(tmp_path / "all"))
+    pytest.importorskip("pyarrow", reason="the extra umbel[tables] is not installed")
+    for name in ("train", "test"):
+        (tmp_path / f"{name}.csv").write_text("site,age,y\na,1,p\nb,2,q\na,3,p\nb,5,q\n")
+    for client in ("site", None):
+        with pytest.raises(UsageError, match="test, train are splits of one data set"):
+            umbel.scenario("table", path=str(tmp_path), target="y", client=client)
+
+
+def test_pairs_of_training_and_test_are_no_pair_of_x_and_y() -> None:
+    one = (np.zeros((6, 2)), np.arange(6) % 2)
+    with pytest.raises(UsageError, match="give the pairs for the test as test="):
+        Federation.from_arrays([(one, one)])
+
+
+def test_a_column_that_divides_rows_is_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("pyarrow", reason="the extra umbel[tables] is not installed")
+    sets = ["train", "train", "test"]
+    rows = [f"{'ab'[n % 2]},{n * n % 7},{sets[n % 3]},{'pq'[n % 2]}" for n in range(60)]
+    (tmp_path / "all.csv").write_text("\n".join(["site,age,set,y", *rows]))
+    settings = {"path": str(tmp_path / "all.csv"), "client": "site", "target": "y"}
+    umbel.scenario("table", **settings)
+    assert "column 'set' seems to divide the rows" in caplog.text
+    assert 'split_column = "set"' in caplog.text
+    kept = umbel.scenario("table", split="column", split_column="set", **settings)
+    assert kept.test.sizes.tolist() == [10, 10]

@@ -139,4 +139,10 @@ def pair(entry: Any, name: str) -> tuple[Any, Any]:
     is_dataset = any(kind.__name__ == "Dataset" for kind in type(entry).__mro__)
     hint = "; for datasets write umbel.Federation.from_datasets(...)" if is_dataset else ""
     check(fine, f"client {name}", said, f"a pair (x, y){hint}")
+    both = all(isinstance(part, tuple) and len(part) == 2 for part in entry)
+    split = both and all(
+        hasattr(value, "shape") and value.shape for part in entry for value in part
+    )
+    expected = "(x, y): give the pairs for the test as test=, in the same order or by name"
+    check(not split, f"client {name}", "pairs of training and of test", expected)
     return entry[0], entry[1]

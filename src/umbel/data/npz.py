@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Collection
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.checks import UsageError, check_memory
+from umbel.checks import UsageError, check, check_memory
 from umbel.data.files import check_file, files_in
+
+SPLIT = re.compile(r"(?<![a-z])(train|test|valid|val|validation)(?![a-z])")
+"""A word for a split in the name of an array."""
 
 HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -44,11 +48,14 @@ def client_files(folder: Path) -> list[Path]:
     check_saved(folder)
     files = files_in(folder, ".npz")
     if not files:
-        raise UsageError(f"{folder}: holds no .npz files; it needs one for each client")
+        said = "it needs one for each client"
+        if files_in(folder / "train", ".npz"):
+            said += ", with x and y, and x_test and y_test, in place of folders train and test"
+        raise UsageError(f"{folder}: holds no .npz files; {said}")
     return files
 
 
-def read_arrays(file: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
+def read_arrays(file: Path, names: Collection[str]) -> dict[str, NDArray[Any]]:
     """The named arrays, as far as the file has them.
 
     At most the size that the archive claims is read, and it must fit into memory. Raises
@@ -59,6 +66,7 @@ def read_arrays(file: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
         with zipfile.ZipFile(file) as archive, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about headers of other NumPy versions
             there = set(archive.namelist())
+            _check_splits(file, there, names)
             members = {n: archive.getinfo(f"{n}.npy") for n in names if f"{n}.npy" in there}
             needed = sum(member.file_size for member in members.values())
             check_memory(2 * needed, f"{file}: its arrays")
@@ -70,6 +78,17 @@ def read_arrays(file: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
     except Exception:  # parsers raise any exception
         expected = "a .npz file of plain arrays, as numpy.savez writes them"
         raise UsageError(f"{file}: not {expected}") from None
+
+
+def _check_splits(file: Path, there: Collection[str], names: Collection[str]) -> None:
+    """Raise `UsageError` for an array of a split under a name that is not read."""
+    for member in sorted(there):
+        name = member.removesuffix(".npy")
+        if name not in names and SPLIT.search(name.lower()):
+            split = "validation" if "val" in name.lower() else "test"
+            known = ("x", "y") if "train" in name.lower() else (f"x_{split}", f"y_{split}")
+            expected = f"the name of an array that is read: call it {' or '.join(known)}"
+            check(False, str(file), name, expected)
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:

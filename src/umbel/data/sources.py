@@ -2,8 +2,8 @@
 
 Data sets of the Hugging Face hub are read from a data directory that the user names, with a folder
 for each data set and a Parquet file for each split (`mnist/train.parquet`), or else from the hub
-itself; `femnist` also from the files of LEAF. They are decoded once, and saved as arrays in the
-cache directory.
+itself; `femnist` also from the files of LEAF, in its `train` and `test`. They are decoded once, and
+saved as arrays in the cache directory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from umbel.data.cache import (
     save,
 )
 from umbel.data.hub import answers, offline
-from umbel.data.leaf import Leaf
+from umbel.data.leaf import Leaf, leaf_files
 from umbel.data.pictures import decoded
 from umbel.data.views import VIEWS
 from umbel.settings import whole_path
@@ -123,6 +123,14 @@ class Sources:
         parts = [self._split(name, part, setting) for part in names]
         return parts[0] if len(parts) == 1 else _together(parts, split, setting)
 
+    def divides(self, name: str) -> bool:
+        """Whether a data set in the data directory has test examples of its own."""
+        if self.data_dir is None or name in VIEWS:
+            return False
+        folder = self.data_dir / name
+        leaf = leaf_files(folder, "test") if name == "femnist" else []
+        return (folder / "test.parquet").is_file() or bool(leaf)
+
     def _split(self, name: str, split: str, setting: str) -> Arrays:
         if name == "digits":
             check(split == "train", setting, split, '"train", the only split of digits')
@@ -133,7 +141,7 @@ class Sources:
             check(name in HUB, "source", name, expected)
             return self._decoded(f"{name}-{split}-hub-{DECODING}", _Hub(HUB[name], split))
         file = self.data_dir / name / f"{split}.parquet"
-        leaf = sorted(file.parent.glob("*.json")) if (name, split) == ("femnist", "train") else []
+        leaf = leaf_files(file.parent, split) if name == "femnist" else []
         if leaf and not file.is_file():
             return self._decoded(f"{name}-{split}-{_digest(leaf)}", Leaf(tuple(leaf)))
         expected = f"in the data directory: there is no file {file}"

@@ -8,6 +8,7 @@ import torch
 
 from umbel.checks import UsageError
 from umbel.data.scenarios import LETTERS, ROTATED_CIFAR10
+from umbel.data.scenarios.consecutive_labels import ConsecutiveLabels
 from umbel.data.scenarios.few_labels import FewLabels
 from umbel.data.sources import Sources
 
@@ -52,6 +53,32 @@ def test_200_devices_hold_three_of_ten_letters_each_and_share_them_all(real_data
     for client in (0, 199):
         x, y = federation.train.of(client)
         assert [true[image.tobytes()] for image in x.numpy()] == y.tolist()
+
+
+def test_letters_of_fedprox_are_three_in_a_row_in_ten_groups(sources: Sources) -> None:
+    scenario = ConsecutiveLabels(clients=30, log_examples=(2.5, 1.0))
+    made, again = scenario.build(0, sources), scenario.build(0, sources)
+    assert torch.equal(made.train.x, again.train.x)
+    assert made.groups is not None
+    assert made.groups.tolist() == [client % 10 for client in range(30)]
+    for client in range(30):
+        labels = torch.cat([made.train.of(client)[1], made.test.of(client)[1]])
+        held, counts = labels.unique(return_counts=True)
+        assert set(held.tolist()) == {(client + n) % 10 for n in range(3)}
+        assert len(set(counts.tolist())) == 1
+    sizes = made.train.sizes + made.test.sizes
+    assert sizes.max() > 3 * sizes.min()
+    np.testing.assert_allclose(made.test.sizes, 0.1 * sizes, atol=0.51)
+
+
+def test_labels_that_are_scarce_are_divided_in_proportion(sources: Sources) -> None:
+    made = ConsecutiveLabels(clients=100).build(0, sources)  # these want 9,500 of 1,797 images
+    assert 1500 < len(made.train.y) + len(made.test.y) <= 1797
+    with pytest.raises(UsageError, match="clients: 300 is not few enough: 300 that hold label 0"):
+        ConsecutiveLabels(clients=1000).build(0, sources)
+    for change in ({"clients": 0}, {"labels_per_client": 0}, {"log_examples": (99.0, 1.0)}):
+        with pytest.raises(UsageError, match=f"{next(iter(change))}: .* is not"):
+            ConsecutiveLabels(**change)  # type: ignore[arg-type]
 
 
 def test_clients_with_few_labels_are_a_function_of_the_seed_and_may_be_small(

@@ -28,6 +28,7 @@ ROUNDS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("emnist-dirichlet", SMALL, "lenet", {}),
     ("rotated-cifar10", SMALL, "lenet", {}),
     ("letters", SMALL, "cnn-lin", {"kernel": 5}),
+    ("consecutive-letters", {"clients": 10}, "cnn-lin", {"kernel": 5}),
     ("lin-emnist", {"clients": 16, "images_per_label": 14}, "cnn-lin", {"kernel": 5}),
 ]
 

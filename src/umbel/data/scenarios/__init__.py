@@ -3,9 +3,15 @@
 from umbel.data.scenarios.base import Scenario
 from umbel.data.scenarios.bearing_faults import BearingFaults
 from umbel.data.scenarios.channel_state import ChannelState
+from umbel.data.scenarios.consecutive_labels import ConsecutiveLabels
 from umbel.data.scenarios.few_labels import FewLabels
 from umbel.data.scenarios.folder import Folder
-from umbel.data.scenarios.gu import LETTERS, ROTATED_CIFAR10, ROTATED_MNIST_LCFL
+from umbel.data.scenarios.gu import (
+    CONSECUTIVE_LETTERS,
+    LETTERS,
+    ROTATED_CIFAR10,
+    ROTATED_MNIST_LCFL,
+)
 from umbel.data.scenarios.kim import (
     CHANNEL_STATE_5,
     EMNIST_DIRICHLET,
@@ -15,6 +21,7 @@ from umbel.data.scenarios.kim import (
     ROTATED_MNIST_4,
     ROTATED_MNIST_8,
 )
+from umbel.data.scenarios.leaf import LeafUsers
 from umbel.data.scenarios.lin import LIN_CIFAR10, LIN_EMNIST, LIN_FASHION_MNIST, LIN_MNIST
 from umbel.data.scenarios.linear_regressions import LinearRegressions
 from umbel.data.scenarios.mehta import (
@@ -60,6 +67,7 @@ SCENARIOS: dict[str, Scenario | type[Scenario]] = {
     "rotated-mnist-lcfl": ROTATED_MNIST_LCFL,
     "rotated-cifar10": ROTATED_CIFAR10,
     "letters": LETTERS,
+    "consecutive-letters": CONSECUTIVE_LETTERS,
     "lin-mnist": LIN_MNIST,
     "lin-fashion-mnist": LIN_FASHION_MNIST,
     "lin-cifar10": LIN_CIFAR10,
@@ -67,9 +75,11 @@ SCENARIOS: dict[str, Scenario | type[Scenario]] = {
     "shifted": Shifted,
     "overlapping-labels": OverlappingLabels,
     "few-labels": FewLabels,
+    "consecutive-labels": ConsecutiveLabels,
     "together": Together,
     "linear-regressions": LinearRegressions,
     "folder": Folder,
+    "leaf": LeafUsers,
     "table": Table,
     "windows": RecordedWindows,
     "watch": Watch,
@@ -81,6 +91,7 @@ SCENARIOS: dict[str, Scenario | type[Scenario]] = {
 
 __all__ = [
     "CHANNEL_STATE_5",
+    "CONSECUTIVE_LETTERS",
     "EMNIST_DIRICHLET",
     "FLIGHTS",
     "GROUPED_CIFAR10",
@@ -105,8 +116,10 @@ __all__ = [
     "SCENARIOS",
     "BearingFaults",
     "ChannelState",
+    "ConsecutiveLabels",
     "FewLabels",
     "Folder",
+    "LeafUsers",
     "LinearRegressions",
     "Natural",
     "OverlappingLabels",

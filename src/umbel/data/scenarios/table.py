@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check, check_memory
 from umbel.data.federation import Federation
+from umbel.data.given import SPLIT, check_no_splits
 from umbel.data.scaling import Scale, federated, pooled
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
@@ -129,6 +130,7 @@ class Table(Scenario):
         path = whole_path(self.path) if self.source is None else sources.path(self.source)
         wanted = partial(self._wanted, of_all=path.is_file())
         rows = read_rows(path, CsvFormat(self.separator, self.missing), wanted)
+        check_no_splits([file.stem for file in rows.files])
         targets = targets_of(rows, self.target, self.task, self._kinds.get(self.target))
         clients = clients_of(rows, self.client, self._usable(rows, targets))
         _warn_of_single_rows(rows, clients, self.client)
@@ -145,6 +147,7 @@ class Table(Scenario):
         encode = self._reader(rows, [part.train for part in parts], owners, labels)
         if isinstance(encode, Encoder):
             encode.warn_of_units([part.train for part in parts], clients.names)
+            _warn_of_splits(encode.categories)
         count = sum(len(getattr(part, kind)) for part in parts for kind in PARTS)
         check_memory(8 * count * encode.width, "table: the features of all rows")
         scale = self._target_scale(targets, [part.train for part in parts])
@@ -361,6 +364,19 @@ def _warn_of_single_rows(rows: TableRows, clients: Clients, column: str | None) 
     if column is not None and 2 * alone > len(clients.names) > FEW:
         few_rows = "%s: %d of %d clients have a single row: is %r the column of the clients?"
         logger.warning(few_rows, rows.files[0], alone, len(clients.names), column)
+
+
+def _warn_of_splits(columns: Sequence[Words]) -> None:
+    """Warn of a column that seems to say which rows are for training and which for the test."""
+    for column in columns:
+        words = [word.lower() for word in column.words]
+        if len(words) > 1 and all(map(SPLIT.fullmatch, words)):
+            logger.warning(
+                "column %r seems to divide the rows (%s), but they are divided anew, and it is an "
+                'input: to keep its division, write split = "column" and split_column = "%s", '
+                "with the words train, validation and test; otherwise name it in leave_out",
+                *(column.name, listed(column.words), column.name),
+            )
 
 
 def _scaled(

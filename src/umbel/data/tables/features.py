@@ -90,9 +90,13 @@ def in_single(
 
 def _hashed(column: Words, rows: Places, buckets: int) -> NDArray[np.float32]:
     """Counts of a text's words in buckets by their hashes, without a list of words."""
+    return hashed_texts([column.word(row) or "" for row in rows], buckets)
+
+
+def hashed_texts(texts: Sequence[str], buckets: int) -> NDArray[np.float32]:
+    """Counts (n, buckets) of the words of texts, with signs and scaled to length 1."""
     from sklearn.feature_extraction.text import HashingVectorizer  # slow to import
 
-    texts = [column.word(row) or "" for row in rows]
     if not texts:
         return np.zeros((0, buckets), dtype=np.float32)
     found = HashingVectorizer(n_features=buckets, dtype=np.float32).transform(texts)
