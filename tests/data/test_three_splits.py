@@ -165,7 +165,8 @@ def test_arrays_of_a_split_under_another_name_are_refused(tmp_path: Path) -> Non
     x, y = np.zeros((6, 2)), np.arange(6) % 2
     for name, said in (("X_test", "x_test or y_test"), ("val_x", "x_validation or y_validation"),
                        ("x_train", "x or y")):  # fmt: skip
-        np.savez(tmp_path / "a.npz", x=x, y=y, **{name: x})
+        arrays: dict[str, Any] = {"x": x, "y": y, name: x}
+        np.savez(tmp_path / "a.npz", **arrays)
         with pytest.raises(UsageError, match=f"'{name}' is not .* call it {said}"):
             umbel.scenario("folder", path=str(tmp_path))
     np.savez(tmp_path / "a.npz", x=x, y=y, testimony=x)
@@ -202,7 +203,7 @@ def test_a_column_that_divides_rows_is_told_of(
     sets = ["train", "train", "test"]
     rows = [f"{'ab'[n % 2]},{n * n % 7},{sets[n % 3]},{'pq'[n % 2]}" for n in range(60)]
     (tmp_path / "all.csv").write_text("\n".join(["site,age,set,y", *rows]))
-    settings = {"path": str(tmp_path / "all.csv"), "client": "site", "target": "y"}
+    settings: dict[str, Any] = {"path": str(tmp_path / "all.csv"), "client": "site", "target": "y"}
     umbel.scenario("table", **settings)
     assert "column 'set' seems to divide the rows" in caplog.text
     assert 'split_column = "set"' in caplog.text
