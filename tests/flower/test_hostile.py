@@ -562,7 +562,7 @@ def test_clients_that_are_gone_are_refused_alone(tmp_path: Path) -> None:
     index = {"theta": [2, 1, 0]}
     asked = Asked(LocalTraining(), ["c", "b", "a"], [5, 6, 7], {}, {"theta": theta}, index)
     found, expected = (one.work(asked, NodeLimits()) for one in (here, whole))
-    assert refused_in(found) == {"b": "its data are no longer at this node"}
+    assert refused_in(found) == {"b": "its data are no longer at this node, or can't be read there"}
     names, columns = answer_in(found, ["update", "num_examples"], 10**8)
     everyone, all_columns = answer_in(expected, ["update", "num_examples"], 10**8)
     assert names == ["c", "a"]

@@ -73,6 +73,8 @@ class Guarded:
     net: Net | None = None  # whose models requests must send; None: they are not checked
     # the clients' numbers of examples by split, to which claims are held; {}: claims are trusted
     sizes: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    # clients whose examples are not those that they began with, and how; the engine fills it
+    changed: Mapping[int, str] = field(default_factory=dict)
     names: Sequence[str] = ()  # of the clients, for messages
     missing: set[int] = field(default_factory=set)  # no answer came
     refused: dict[int, str] = field(default_factory=dict)  # an answer came, and why it is not used
@@ -176,6 +178,7 @@ class Guarded:
 
     def take(self) -> tuple[set[int], dict[int, str], dict[int, str]]:
         """Who was missing, refused and bounded since the last call."""
+        self._note(self.changed)
         taken = self.missing, self.refused, self.bounded
         self.missing, self.refused, self.bounded = set(), {}, {}
         return taken

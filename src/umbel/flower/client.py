@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +22,8 @@ from umbel.client.net import Net
 from umbel.client.work import MEMORY, Work
 from umbel.data.conventions import SAMPLED, Written, written
 from umbel.data.federation import Federation
-from umbel.data.scenarios.folder import read_clients
+from umbel.data.npz import client_files
+from umbel.data.scenarios.folder import read_clients, unreadable
 from umbel.data.splits import Split
 from umbel.data.tables.encoding import meaning_of
 from umbel.engines import make_engine
@@ -60,7 +61,7 @@ Load = Callable[[Context, Experiment], Federation]
 DESCRIBE = "describe"
 """The node's setting that lets clients describe their inputs, for newcomers without labels."""
 
-GONE = "its data are no longer at this node"
+GONE = "its data are no longer at this node, or can't be read there"
 """Reason for a client that the node had announced and no longer has."""
 
 
@@ -120,7 +121,13 @@ class Node:
             "" if self.private else meaning_of(federation.encoding),
             self._largest_input(),
             self._written(),
+            self.facts(range(federation.num_clients)),
         )
+
+    def facts(self, clients: Iterable[int]) -> list[str]:
+        """For each client, what tells its examples from others; nothing under privacy."""
+        train, test = self.federation.train, self.federation.test
+        return [] if self.private else [_facts(train, test, client) for client in clients]
 
     def _largest_input(self) -> int | None:
         """The largest input if inputs are whole numbers; 0 under privacy, which tells only that."""
@@ -177,7 +184,8 @@ class Node:
         unable = {**small, **replies.refused}
         refused = {self.federation.names[n]: why for n, why in unable.items()}
         refused |= dict.fromkeys(gone, GONE)
-        return messages.answer(names, replies.columns, refused)
+        facts = self.facts(replies.clients.tolist())
+        return messages.answer(names, replies.columns, refused, facts)
 
     def _check_model(self, name: str, tensor: Tensor, work: Work) -> None:
         if name not in OF_MODELS:
@@ -293,12 +301,23 @@ def site_clients(context: Context, test_fraction: float = 0.2) -> Federation:
     Where files have no test examples, a random `test_fraction` of each is set apart, which depends
     on its name alone: files that come or go while a run lasts change no other's. Labels are of as
     many classes as the setting `classes` says; without it, of one more than the largest label
-    there. Raises `UsageError` for files that hold something else.
+    there. A file that can't be read costs its own client only: the log names it. Raises
+    `UsageError` if that is true of all files, or if they do not fit each other.
     """
     config = context.node_config
     classes = number_in(config, "classes", int) if "classes" in config else None
     fraction = argument("test_fraction", test_fraction, float)
-    return read_clients(Path(str(config["data"])), classes, fraction, drawn_by_name=True)
+    path = Path(str(config["data"])).expanduser()
+    try:
+        return read_clients(path, classes, fraction, drawn_by_name=True)
+    except UsageError:
+        bad = unreadable(path, classes) if path.is_dir() else {}
+        if not 0 < len(bad) < len(client_files(path) if path.is_dir() else ()):
+            raise
+    for file, why in bad.items():
+        said = "client %r is left out, as its file can't be read: %s"
+        log.error(said, file.stem, why)
+    return read_clients(path, classes, fraction, drawn_by_name=True, without=bad)
 
 
 def slice_of(context: Context, federation: Federation) -> Federation:
@@ -312,6 +331,17 @@ def slice_of(context: Context, federation: Federation) -> Federation:
     check(of >= 1, "num-partitions", of, "1 or more")
     check(0 <= part < of, "partition-id", part, f"in 0 to {of - 1}, as num-partitions is {of}")
     return federation.pick(list(range(part, federation.num_clients, of)))
+
+
+def _facts(train: Split, test: Split, client: int) -> str:
+    """Numbers of examples, and a digest of how often each label occurs."""
+    labels = [split.of(client)[1] for split in (train, test)]
+    said = f"{len(labels[0])} training and {len(labels[1])} test examples"
+    if train.y.is_floating_point():
+        return said
+    counts = [torch.unique(y, return_counts=True) for y in labels]
+    what = repr([each.tolist() for pair in counts for each in pair])
+    return f"{said}, label counts {hashlib.sha256(what.encode()).hexdigest()[:8]}"
 
 
 def _name_of_training(experiment: Experiment, net: Net) -> str:

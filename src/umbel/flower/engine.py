@@ -50,6 +50,8 @@ class FlowerEngine:
     nodes: Mapping[str, int]  # where each client is, as far as that is known
     time_limit: float
     kept: dict[str, list[str]] = field(default_factory=dict)  # digests of what nodes keep
+    facts: Sequence[str] = ()  # what told each client's examples from others when the run began
+    changed: dict[int, str] = field(default_factory=dict)  # clients with other examples, and how
     elsewhere: ClassVar[bool] = True
 
     def send(self, request: Request) -> Replies:
@@ -167,6 +169,17 @@ class FlowerEngine:
             "" if form is None else form.frozen,
         )
 
+    def _compare(self, client: int, told: str) -> None:
+        """Note and log that a client's examples are not those that it had when the run began."""
+        known = self.facts[client] if self.facts else ""
+        if known in ("", told):
+            self.changed.pop(client, None)
+            return
+        why = f"its examples have changed: {told}, but when the run began {known}"
+        if self.changed.get(client) != why:
+            log.warning("client %r: %s", self.clients[client], why)
+        self.changed[client] = why
+
     def _named(self, clients: Sequence[int]) -> str:
         return named_clients([self.clients[client] for client in clients])
 
@@ -198,6 +211,8 @@ class FlowerEngine:
         if strangers or len(set(named)) != len(named):
             found = (strangers or named)[0]
             raise RefusedError(f"client {found!r} was not asked, or is in the answer twice")
+        for name, told in messages.facts_in(reply.content).items():
+            self._compare(number[name], told)
         rows = [
             (number[name], {column: values[n] for column, values in columns.items()})
             for n, name in enumerate(names)

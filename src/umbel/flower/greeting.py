@@ -59,6 +59,8 @@ class Site:
     largest_input: int | None = None
     # type and scale of inputs, in round numbers; None: not told, or all are 0
     written: Written | None = None
+    # for each client, what tells its examples from others; (): not told
+    facts: Sequence[str] = ()
 
 
 def greet() -> RecordDict:
@@ -92,6 +94,8 @@ def introduce(site: Site) -> RecordDict:
         config["largest_input"] = min(site.largest_input, MAX_WHOLE)
     if site.written is not None:
         config["written"] = site.written.plain
+    if site.facts:
+        config["facts"] = list(site.facts)
     if form.num_classes is not None:
         config["num_classes"] = form.num_classes
     if site.groups is not None:
@@ -175,4 +179,7 @@ def site_in(content: RecordDict) -> Site:
     written = None
     if "written" in config:
         written = Written.from_plain("float" if largest is None else "whole", config["written"])
-    return Site(clients, train, test, groups, form, validation, inputs, largest, written)
+    facts = texts(config, "facts") if "facts" in config else []
+    if len(facts) not in (0, len(clients)):
+        raise RefusedError("facts do not match the clients")
+    return Site(clients, train, test, groups, form, validation, inputs, largest, written, facts)

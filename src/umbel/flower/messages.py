@@ -137,10 +137,17 @@ class _Envelope:
 
 
 def answer(
-    clients: Sequence[str], columns: Mapping[str, Tensor], refused: Mapping[str, str] | None = None
+    clients: Sequence[str],
+    columns: Mapping[str, Tensor],
+    refused: Mapping[str, str] | None = None,
+    facts: Sequence[str] = (),
 ) -> RecordDict:
-    """The rows of clients, in this order, as the content of a reply, and why others refuse."""
+    """The rows of clients, in this order, as the content of a reply, and why others refuse.
+
+    `facts` tell the clients' examples from others, as in a greeting.
+    """
     config: dict[str, Any] = {"version": VERSION, "clients": list(clients)}
+    config |= {"facts": list(facts)} if facts else {}
     if refused:
         reasons = [plain_beginning(why)[: fields.MAX_NAME] for why in refused.values()]
         config |= {"refusing": list(refused), "reasons": reasons}
@@ -187,6 +194,18 @@ def refused_in(content: RecordDict) -> dict[str, str]:
     if len(set(clients)) != len(clients) or len(reasons) != len(clients):
         raise RefusedError(f"{len(clients)} clients refuse, but with {len(reasons)} reasons")
     return dict(zip(clients, reasons, strict=True))
+
+
+@refusing
+def facts_in(content: RecordDict) -> dict[str, str]:
+    """Read what tells the examples of each client that answers; {} if that is not told."""
+    config = fields.config(content, "answer")
+    if "facts" not in config:
+        return {}
+    clients, facts = texts(config, "clients"), texts(config, "facts")
+    if len(clients) != len(facts):
+        raise RefusedError(f"{len(clients)} clients, but {len(facts)} facts")
+    return dict(zip(clients, facts, strict=True))
 
 
 def _names(table: Any) -> Iterable[str]:

@@ -42,6 +42,8 @@ class Roll:
     largest_input: int | None = None
     # what tables of the run's nodes must be like; "": not decided; None: no table is used
     tables: str | None = ""
+    # what told each client's examples from others when the run began; (): not told
+    facts: Sequence[str] = ()
 
     @classmethod
     def call(
@@ -86,6 +88,7 @@ class Roll:
             leading if 2 * votes > len(taking_part) else "",
             _common_input(taking_part.values()),
             tables,
+            _facts_of(every, sites),
         )
 
     @classmethod
@@ -114,6 +117,7 @@ class Roll:
         absent = {"validation"} if self.validation is None else set()
         absent |= set() if self.inputs else {"inputs"}
         absent |= {"largest_input"} if self.largest_input is None else set()
+        absent |= set() if self.facts else {"facts"}
         absent |= {"tables"} if self.tables == self.inputs else set()
         return {name: value for name, value in table.items() if name not in absent}
 
@@ -170,6 +174,12 @@ def _validation(
             else "rounds are judged on test examples, because too few have others",
         )
     return held if having and (most or needed) else None
+
+
+def _facts_of(every: Sequence[tuple[str, int, int]], sites: Mapping[int, Site]) -> Sequence[str]:
+    """What told the examples of each client, by name, node and place there; () if none is told."""
+    told = [sites[node].facts[n] if sites[node].facts else "" for _, node, n in every]
+    return told if any(told) else ()
 
 
 def _common_input(sites: Collection[Site]) -> int | None:

@@ -276,4 +276,5 @@ def _gather(
             "personal: no node has validation examples, by which clients choose their models: give "
             "clients some, or set validation_fraction in [personal] at the server and the nodes"
         )
-    return FlowerEngine(meeting, roll.names, nodes, settings.time_limit), roll
+    limit = settings.time_limit
+    return FlowerEngine(meeting, roll.names, nodes, limit, facts=roll.facts), roll

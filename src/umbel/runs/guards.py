@@ -79,6 +79,7 @@ def guard_of(
         net=net,
         names=federation.names,
         sizes=sizes,
+        changed=getattr(clients, "changed", {}),
     )
 
 

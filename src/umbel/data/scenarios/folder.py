@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -78,15 +78,22 @@ def read_clients(
     validation_fraction: float = 0.0,
     seed: int = 0,
     drawn_by_name: bool = False,
+    without: Collection[Path] = (),
 ) -> Federation:
     """The clients of a folder of `.npz` files, or of a single file. See `Folder`.
+
+    Clients whose files are in `without` are left out.
 
     Test examples that are `drawn_by_name`, and the numbers of groups that are words, do not depend
     on the other clients, who may be in other folders.
     """
-    files = _files(path)
+    there = _files(path)
+    kept = [n for n, file in enumerate(there) if file not in without]
+    everyone, files = [file.stem for file in there], [there[n] for n in kept]
     loaded = [_load(file) for file in files]
     names = [file.stem for file in files]
+    groups = None if path.is_file() else read_groups(path / GROUPS, everyone, drawn_by_name)
+    attributes = {} if path.is_file() else read_attributes(path, tuple(everyone))
     train = [(arrays["x"], arrays["y"]) for arrays in loaded]
     test = _pairs(path, names, loaded, "test")
     # Invalid examples are reported, as always, when the federation is made.
@@ -98,14 +105,25 @@ def read_clients(
         test,
         validation=_pairs(path, names, loaded, "validation"),
         names=names,
-        groups=None if path.is_file() else read_groups(path / GROUPS, names, drawn_by_name),
-        attributes={} if path.is_file() else read_attributes(path, tuple(names)),
+        groups=None if groups is None else [groups[n] for n in kept],
+        attributes={name: [values[n] for n in kept] for name, values in attributes.items()},
         num_classes=_classes(files, loaded) if num_classes is None else num_classes,
         test_fraction=test_fraction,
         validation_fraction=validation_fraction,
         seed=seed,
     )
     return replace(federation, encoding=_scale(files, loaded))
+
+
+def unreadable(path: Path, num_classes: int | None) -> dict[Path, str]:
+    """The files of a folder that hold no client's examples, each with the reason."""
+    found = {}
+    for file in _files(path):
+        try:
+            read_clients(file, num_classes)
+        except UsageError as error:
+            found[file] = str(error)
+    return found
 
 
 def read_inputs(path: Path, num_classes: int | None) -> Federation:
