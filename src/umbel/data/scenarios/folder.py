@@ -92,10 +92,10 @@ def read_clients(
     everyone, files = [file.stem for file in there], [there[n] for n in kept]
     loaded = [_load(file) for file in files]
     names = [file.stem for file in files]
+    train = [(arrays["x"], arrays["y"]) for arrays in loaded]
+    test, validation = (_pairs(path, names, loaded, split) for split in ("test", "validation"))
     groups = None if path.is_file() else read_groups(path / GROUPS, everyone, drawn_by_name)
     attributes = {} if path.is_file() else read_attributes(path, tuple(everyone))
-    train = [(arrays["x"], arrays["y"]) for arrays in loaded]
-    test = _pairs(path, names, loaded, "test")
     # Invalid examples are reported, as always, when the federation is made.
     if drawn_by_name and test is None and all(x.shape[:1] == y.shape[:1] != () for x, y in train):
         rngs = by_name(seed, Stream.DATA, names)
@@ -103,7 +103,7 @@ def read_clients(
     federation = Federation.from_arrays(
         train,
         test,
-        validation=_pairs(path, names, loaded, "validation"),
+        validation=validation,
         names=names,
         groups=None if groups is None else [groups[n] for n in kept],
         attributes={name: [values[n] for n in kept] for name, values in attributes.items()},
