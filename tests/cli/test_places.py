@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.shell import Shell
+from umbel import UsageError, read
 from umbel.cli import main
 from umbel.cli.advancing import no_empty_folders
 from umbel.cli.printing import print_rows
@@ -148,3 +149,13 @@ def test_a_finished_run_is_loaded_without_a_lock(
     monkeypatch.setattr(RunFolder, "locked", None)
     assert list(execute(folder)) == []
     assert list(advance(folder, folder.runnable.open(Sources.default()))) == []
+
+
+def test_a_path_that_is_too_long_is_refused_in_one_line(umbel: Shell) -> None:
+    for depth in (1_000, 3_000):
+        deep = "d/" * depth
+        _, err = umbel("run", "both/fedavg.toml", "--runs-dir", deep, status=2)
+        assert f"a path of {2 * depth:,} bytes and {depth:,} parts" in err
+        assert len(err.splitlines()) == 1
+    with pytest.raises(UsageError, match="folders deep"):
+        read("both/fedavg.toml").open(Sources.default()).save("d/" * 1_000 + "run", 1)

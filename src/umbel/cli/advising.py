@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from umbel.checks import UsageError
-from umbel.cli.options import data_dir_option, no_import_option, set_option
+from umbel.cli.options import FilePath, data_dir_option, no_import_option, set_option
 from umbel.cli.printing import print_tables, say
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ LEAST = 16
 @click.option("--seed", type=click.IntRange(min=0), help="Of everything random; 0 unless set.")
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FilePath(file_okay=False),
     default=Path("advice"),
     show_default=True,
     help="Folder for the advice, the experiment to run next, and a page.",

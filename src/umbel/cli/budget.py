@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from umbel.cli.completing import complete_runs
-from umbel.cli.options import data_dir_option, no_import_option
+from umbel.cli.options import FilePath, data_dir_option, no_import_option
 
 until_option = click.option(
     "--until",
@@ -26,7 +26,7 @@ rounds_option = click.option(
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path), shell_complete=complete_runs)
+@click.argument("run", type=FilePath(), shell_complete=complete_runs)
 @data_dir_option
 @no_import_option
 def finish(run: Path, data_dir: Path | None, no_import: bool) -> None:

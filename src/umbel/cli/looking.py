@@ -11,6 +11,7 @@ import click
 from umbel.checks import UsageError, check, command
 from umbel.cli.completing import complete_runs
 from umbel.cli.options import (
+    FilePath,
     RowFormat,
     data_dir_option,
     form_options,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 PLOT_HELP = "Also draw a figure, to a file that ends in .png, .svg, .pdf."
 
-run_argument = click.argument("run", type=click.Path(path_type=Path), shell_complete=complete_runs)
+run_argument = click.argument("run", type=FilePath(), shell_complete=complete_runs)
 
 
 @click.command()
@@ -169,7 +170,7 @@ def _print_advice(folder: Path) -> None:
 
 @click.command()
 @run_argument
-@click.argument("data", type=click.Path(path_type=Path))
+@click.argument("data", type=FilePath())
 @click.option(
     "--unlabelled",
     is_flag=True,
@@ -220,7 +221,7 @@ def assign(
 
 @click.command(name="estimate-clusters")
 @run_argument
-@click.option("--plot", type=click.Path(path_type=Path), help=PLOT_HELP)
+@click.option("--plot", type=FilePath(), help=PLOT_HELP)
 @no_import_option
 @form_options
 def estimate_clusters(

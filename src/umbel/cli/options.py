@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -19,8 +20,34 @@ F = TypeVar("F", bound=Callable[..., Any])
 RowFormat = Literal["json", "csv"]
 """Formats of output for programs."""
 
+LONGEST_PATH, DEEPEST = 3_500, 250
+"""Bytes and parts of a path that leave room for the files of a run."""
+
 MOST_JOBS = 1_000
 """Largest number of processes of one command."""
+
+
+class FilePath(click.Path):
+    """The type of paths: `~` is the home folder, and what no system can make is refused."""
+
+    def __init__(self, *, dir_okay: bool = True, file_okay: bool = True) -> None:
+        super().__init__(dir_okay=dir_okay, file_okay=file_okay, path_type=Path)
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:
+        """The path. Fails with one line for one that is too long, or has too many folders."""
+        text = os.path.expanduser(os.fspath(value))  # noqa: PTH111
+        size, depth = len(os.fsencode(text)), len(Path(text).parts)
+        if size > LONGEST_PATH or depth > DEEPEST:
+            most = f"{LONGEST_PATH:,} and {DEEPEST}"
+            self.fail(
+                f"a path of {size:,} bytes and {depth:,} parts, of {most} at most", param, ctx
+            )
+        return super().convert(text, param, ctx)
 
 
 def job_count(_: click.Context, __: click.Parameter, value: str) -> int:
@@ -54,14 +81,14 @@ def _count(value: str) -> int:
 
 runs_dir_option = click.option(
     "--runs-dir",
-    type=click.Path(path_type=Path),
+    type=FilePath(),
     default=Path("runs"),
     show_default=True,
     help="Where the folders of runs are.",
 )
 data_dir_option = click.option(
     "--data-dir",
-    type=click.Path(path_type=Path),
+    type=FilePath(),
     help="Where data sets are, one folder each. Default: UMBEL_DATA_DIR, else the hub.",
 )
 set_option = click.option(

@@ -10,7 +10,7 @@ import click
 
 from umbel.checks import check
 from umbel.cli.completing import complete_runs
-from umbel.cli.options import no_import_option, only_option, without_option
+from umbel.cli.options import FilePath, no_import_option, only_option, without_option
 from umbel.cli.printing import say
 
 if TYPE_CHECKING:
@@ -22,15 +22,15 @@ MODELS = ("onnx", "torch", "safetensors", "peft")
 
 
 @click.command()
-@click.argument("runs", type=click.Path(path_type=Path), shell_complete=complete_runs)
+@click.argument("runs", type=FilePath(), shell_complete=complete_runs)
 @click.option(
     "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FilePath(dir_okay=False),
     help="Where the page goes. Default: report.html in the folder.",
 )
 @click.option(
     "--figures",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FilePath(file_okay=False),
     help="Write the figures there, too, as PNG and SVG.",
 )
 @only_option
@@ -64,7 +64,7 @@ def report(
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path), shell_complete=complete_runs)
+@click.argument("run", type=FilePath(), shell_complete=complete_runs)
 @click.option("--to", type=click.Choice([*COURSES, *MODELS]), required=True)
 @click.option(
     "--out",

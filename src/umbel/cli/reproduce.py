@@ -9,7 +9,7 @@ import click
 
 from umbel.checks import UsageError, nearest
 from umbel.cli.completing import complete_papers
-from umbel.cli.options import SEEDS, data_dir_option, jobs_option, runs_dir_option
+from umbel.cli.options import SEEDS, FilePath, data_dir_option, jobs_option, runs_dir_option
 
 if TYPE_CHECKING:
     from umbel.client.ways import Precision
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     help="Precision in which clients compute.",
 )
 @click.option("--seeds", type=SEEDS, help="Number of seeds; default: as listed.")
-@click.option("--keep", type=click.Path(path_type=Path), help="Folder for the results and figure.")
+@click.option("--keep", type=FilePath(), help="Folder for the results and figure.")
 @jobs_option
 @runs_dir_option
 @data_dir_option

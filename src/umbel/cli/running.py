@@ -13,6 +13,7 @@ from umbel.cli.budget import max_time_option, rounds_option, until_option
 from umbel.cli.completing import complete_comparisons, complete_experiments, complete_runs
 from umbel.cli.options import (
     SEEDS,
+    FilePath,
     RowFormat,
     data_dir_option,
     form_options,
@@ -76,7 +77,7 @@ def run(
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path), shell_complete=complete_runs)
+@click.argument("run", type=FilePath(), shell_complete=complete_runs)
 @data_dir_option
 @rounds_option
 @until_option

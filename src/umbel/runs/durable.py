@@ -16,7 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from umbel.checks import UsageError
+from umbel.checks import UsageError, shown
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Error numbers of a full or failing disk."""
@@ -142,7 +142,10 @@ def writing_to(folder: Path, option: str = "--runs-dir") -> Iterator[None]:
         if error.errno in FULL:
             raise
         why = f"a folder to write in: {error.strerror or error}"
-        raise UsageError(f"{option}: {str(folder)!r} is not {why}") from None
+        raise UsageError(f"{option}: {shown(str(folder))} is not {why}") from None
+    except RecursionError:  # `Path.mkdir` makes the folders above by calling itself
+        why = f"a folder to write in: {len(folder.parts):,} folders deep"
+        raise UsageError(f"{option}: {shown(str(folder))} is not {why}") from None
 
 
 @contextmanager

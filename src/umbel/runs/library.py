@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from umbel.checks import UsageError, command, nearest
@@ -28,6 +29,7 @@ def shipped_comparisons() -> dict[str, Path]:
 
 def find_experiment(name: str) -> Path:
     """Find a TOML file, or an experiment of the package by name. Raises `UsageError` otherwise."""
+    name = os.path.expanduser(name)  # noqa: PTH111
     if name.endswith(".toml") or Path(name).is_file():
         return Path(name)
     known = shipped_experiments()
@@ -48,7 +50,7 @@ def find_experiment(name: str) -> Path:
 def find_comparison(name: str) -> Path:
     """A folder of TOML files, or one of the package by name. Raises `UsageError` for neither."""
     known = shipped_comparisons()
-    folder = Path(name)
+    folder = Path(os.path.expanduser(name))  # noqa: PTH111
     if not folder.is_dir() or not experiments_in(folder):  # a folder of runs may have its name
         folder = known.get(name, folder)
     if folder.is_file() and folder.suffix != ".toml":
