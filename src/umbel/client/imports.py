@@ -11,11 +11,11 @@ from umbel.checks import UsageError, shown
 from umbel.summary import few
 
 
-def _places() -> list[str]:
+def places() -> list[str]:
     """The folders that modules are looked for in, but those of Python and of installed packages."""
     installed = (sys.prefix, sys.base_prefix)
-    places = dict.fromkeys(str(Path(place).absolute()) for place in sys.path)
-    return [place for place in places if not place.startswith(installed)]
+    every = dict.fromkeys(str(Path(place).absolute()) for place in sys.path)
+    return [place for place in every if not place.startswith(installed)]
 
 
 def imported(field: str, name: str) -> Any:
@@ -29,6 +29,6 @@ def imported(field: str, name: str) -> Any:
         known = isinstance(error, ImportError | AttributeError | ValueError)
         reason = str(error) if known else f"{type(error).__name__}: {error}"
         if isinstance(error, ModuleNotFoundError):
-            reason += f"; modules are looked for in {few(_places())} and among installed packages"
+            reason += f"; modules are looked for in {few(places())} and among installed packages"
         raise UsageError(f"{field}: {shown(name)} can't be imported: {reason}") from None
     return named

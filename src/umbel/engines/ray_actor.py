@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -215,7 +216,9 @@ class Actor:
     recipe comes with every call, as Ray may have started the actor again since the last.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, places: Sequence[str] = ()) -> None:
+        """Look for modules in these places, too: those of the process that has the run."""
+        sys.path.extend(place for place in places if place not in sys.path)
         roam()
         torch.set_num_threads(1)
         self.engine: Sequential | Vectorised | None = None

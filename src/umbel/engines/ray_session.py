@@ -11,6 +11,7 @@ from typing import Any
 import ray
 
 from umbel.checks import UsageError, first_line
+from umbel.client.imports import places
 from umbel.cores import roaming
 from umbel.engines.ray_actor import Actor
 
@@ -138,4 +139,4 @@ def lenders() -> dict[str, float]:
 def new_actor() -> Any:
     """An actor, as soon as there is a core for it."""
     remote = ray.remote(num_cpus=1, max_restarts=-1, scheduling_strategy="SPREAD")(Actor)
-    return remote.remote()
+    return remote.remote(places())
