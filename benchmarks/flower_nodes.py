@@ -79,7 +79,7 @@ def main() -> None:
         app, times = deployed.app("app", write(asked)), Path(place) / "times.jsonl"
         time_messages(app, times)
         deployed.run(app, clients=CLIENTS)
-        folder = RunFolder(app / "runs" / "app-seed0")
+        folder = RunFolder(app.parent / "runs" / "app-seed0")
         bytes_at: dict[int, int] = {}
         while not folder.finished:
             done = len(folder.records()) if folder.file("records.jsonl").is_file() else 0

@@ -110,6 +110,7 @@ class Deployment:
             self.running[name] = subprocess.Popen(
                 [str(BIN / command[0]), *command[1:]],
                 env=self.environment(name),
+                cwd=self.folder,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,

@@ -32,7 +32,7 @@ def test_a_method_comes_to_what_it_comes_to_in_one_process(deployed: Deployment)
     experiment = replace(BASE, algorithm=lcfl, name="lcfl", rounds=2)
     app = deployed.app("lcfl", write(experiment))
     deployed.run(app, clients=5)
-    run = RunFolder(app / "runs" / "lcfl-seed0")
+    run = RunFolder(app.parent / "runs" / "lcfl-seed0")
     deployed.wait_for(lambda: run.finished)
     whole = Folder(str(deployed.folder / "data" / "all"), num_classes=3)
     expected = replace(experiment, scenario=whole).open(Sources.default()).rounds(2)
@@ -55,7 +55,7 @@ def test_hostile_nodes_are_named_and_the_others_have_their_result(deployed: Depl
     start = f"\nimport sys\n\nsys.path.insert(0, {root!r})\n"
     start += "from tests.flower.hostile_app import HostileApp\n\napp = HostileApp(app)\n"
     hook.write_text(hook.read_text() + start)
-    run = RunFolder(app / "runs" / "hostile-seed0")
+    run = RunFolder(app.parent / "runs" / "hostile-seed0")
     ways = ("liar", "thief", "babbler")
     for way in ways:
         deployed.start_node(
@@ -116,7 +116,7 @@ def test_a_node_with_another_backbone_is_left_out(deployed: Deployment) -> None:
     model = Pretrained(file=str(deployed.folder / "trunk-{process}"))
     experiment = replace(BASE, model=model, algorithm=FedAvg(LOCAL), name="frozen", rounds=1)
     app = deployed.app("frozen", write(experiment))
-    run = RunFolder(app / "runs" / "frozen-seed0")
+    run = RunFolder(app.parent / "runs" / "frozen-seed0")
     here = f"\nimport sys\n\nsys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
     for file in ("client.py", "server.py"):
         code = app / "frozen" / file

@@ -55,7 +55,7 @@ def run(deployed: Deployment) -> RunFolder:
     text = hook.read_text().replace('    if "data" in', wait + '    if "data" in')
     assert wait in text
     hook.write_text(text)
-    run = RunFolder(app / "runs" / "app-seed0")
+    run = RunFolder(app.parent / "runs" / "app-seed0")
     again(deployed, time_limit=60)  # what comes later is late
     deployed.wait_for(lambda: rounds(run) >= 1)
     return run

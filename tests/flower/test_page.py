@@ -123,7 +123,7 @@ def test_every_command_of_the_page_does_what_it_says(tmp_path: Path) -> None:
         assert "SuperNode ID" not in said
         assert "Receiving" not in said
     for name in "my-sites", "my-safe-sites", "my-private-sites":
-        run = RunFolder(tmp_path / name / "runs" / f"{name}-seed0")
+        run = RunFolder(tmp_path / "runs" / f"{name}-seed0")
         clients = [client.name for client in run.clients()]
         assert clients == ["client00", "client01", "client10", "client11"]
         assert not any(record.missing or record.refused for record in run.records())

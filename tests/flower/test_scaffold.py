@@ -14,9 +14,10 @@ import pytest
 from flwr.app import Context, RecordDict
 from flwr.cli.build import build_fab_from_disk
 
-from tests.flower.small import SMALL
+from tests.flower.small import SMALL, grid_of
 from umbel.checks import UsageError
 from umbel.flower.scaffold import FILES, sent_with, write_app
+from umbel.flower.server import Settings, serve
 from umbel.runs import durable
 
 
@@ -35,15 +36,19 @@ def test_the_text_of_an_experiment_is_not_a_template(tmp_path: Path) -> None:
     assert (tmp_path / "my-sites" / "experiment.toml").read_text() == text
 
 
-@pytest.mark.parametrize("folder", ['a "quoted" one', "deleted \x7f", "{name}", "Universität 🌱"])
-def test_runs_are_beside_an_app_in_a_folder_of_any_name(folder: str, tmp_path: Path) -> None:
-    app = tmp_path / folder / "my-sites"
-    try:
-        write_app(app)
-    except OSError:
-        pytest.skip("a system without such names")
+def test_an_app_names_no_folder_so_that_it_can_be_moved(tmp_path: Path) -> None:
+    app = tmp_path / 'a "quoted" one' / "my-sites"
+    for file in write_app(app):
+        assert str(tmp_path) not in file.read_text(encoding="utf-8")
     settings = tomllib.loads((app / "pyproject.toml").read_text(encoding="utf-8"))
-    assert settings["tool"]["flwr"]["app"]["config"]["runs-dir"] == (app / "runs").as_posix()
+    assert settings["tool"]["flwr"]["app"]["config"]["runs-dir"] == "runs"
+
+
+def test_a_runs_dir_that_cannot_be_made_is_named_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    where = tmp_path / "file" / "runs"
+    with pytest.raises(UsageError, match=r"^runs-dir: '.*/file/runs' is not a folder to write in"):
+        serve(grid_of(SMALL, tmp_path), SMALL, Settings(8, runs_dir=str(where)))
 
 
 @pytest.mark.parametrize("number", range(len(FILES)))

@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 
 from umbel.checks import UsageError, check
+from umbel.cli.options import FilePath
 from umbel.cli.printing import say
 from umbel.engines.privacy import NONE
 from umbel.report.frameless import frameless, row
@@ -25,8 +26,8 @@ def flower() -> None:
 
 
 @flower.command()
-@click.argument("experiment", type=click.Path(path_type=Path))
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("experiment", type=FilePath())
+@click.argument("folder", type=FilePath())
 def spent(experiment: Path, folder: Path) -> None:
     """Show what each client of a node has spent of its privacy, by the ledger in FOLDER."""
     with _needing_flower():
@@ -53,19 +54,22 @@ def spent(experiment: Path, folder: Path) -> None:
 
 
 @flower.command()
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=FilePath())
 @click.option("--experiment", help="Experiment that the app runs: a name, or a TOML file.")
 def new(folder: Path, experiment: str | None) -> None:
     """Write a Flower app into a new FOLDER, ready for `flwr run FOLDER SUPERLINK`."""
     with _needing_flower():
+        from umbel.flower.carried import Carried, carried
         from umbel.flower.scaffold import write_app
-    text = (
-        None
-        if experiment is None
-        else write(read(find_experiment(experiment), looking=True), folder)
-    )
-    for file in write_app(folder, text):
-        say(file)
+    text, more = None, Carried({}, ())
+    if experiment is not None:
+        file = find_experiment(experiment)
+        found = read(file, looking=True)
+        text, more = write(found), carried(found, file.absolute().parent, folder)
+    for written in write_app(folder, text, more.files):
+        say(written)
+    for line in more.others:
+        say(line)
     say(f"run it with: flwr run {quote(str(folder))} SUPERLINK --stream")
     say("where SUPERLINK is a name in config.toml of ~/.flwr, or of $FLWR_HOME if that is set")
 

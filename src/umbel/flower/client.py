@@ -50,7 +50,7 @@ from umbel.flower.memory import memorise, recall
 from umbel.flower.refusals import IN_THE_LOG, ForgottenError, RefusedError, reason, told
 from umbel.runs.config import plain, read
 from umbel.runs.experiment import Experiment
-from umbel.settings import argument
+from umbel.settings import argument, whole_path
 from umbel.version import ONE_RELEASE, differing
 
 log = logging.getLogger(__name__)
@@ -307,7 +307,7 @@ def site_clients(context: Context, test_fraction: float = 0.2) -> Federation:
     config = context.node_config
     classes = number_in(config, "classes", int) if "classes" in config else None
     fraction = argument("test_fraction", test_fraction, float)
-    path = Path(str(config["data"])).expanduser()
+    path = whole_path(str(config["data"]))
     try:
         return read_clients(path, classes, fraction, drawn_by_name=True)
     except UsageError:
@@ -360,6 +360,6 @@ def _memory(context: Context, experiment: Experiment) -> Path:
         expected = "a folder of this node alone, in which [privacy] keeps its ledger and secret"
         raise RefusedError(f"memory-dir: None is not {expected}")
     place = platformdirs.user_state_path("umbel") / "flower" if given is None else given
-    folder = Path(str(place))
+    folder = whole_path(str(place))
     end = OF_A_SITE if part is None else f"-{part}"
     return folder / f"{experiment.name}-seed{experiment.seed}{end}.safetensors"

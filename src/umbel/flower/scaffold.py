@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 
 from umbel.checks import UsageError, check
+from umbel.data.files import read_text
+from umbel.flower.carried import check_names
 from umbel.runs.durable import write_text
 
 TEMPLATE = Path(__file__).parent / "template"
@@ -18,15 +20,17 @@ FILES = (
     *("pyproject.toml", "experiment.toml", "gitignore"),
     *("app/__init__.py", "app/server.py", "app/client.py"),
 )
-RUNS = "runs"
-"""The folder in an app that holds its runs; only the server may have it."""
+NO_CODE: Mapping[str, Path] = MappingProxyType({})
 
 
-def write_app(folder: Path, experiment: str | None = None) -> list[Path]:
+def write_app(
+    folder: Path, experiment: str | None = None, code: Mapping[str, Path] = NO_CODE
+) -> list[Path]:
     """Write the files of an app into a new folder; the app's package is named after it.
 
-    `experiment` is the text of its experiment file, if not that of the template. Raises
-    `UsageError` where there is something already.
+    `experiment` is the text of its experiment file, if not that of the template, and `code` has the
+    files that are copied, by their paths in the app. Raises `UsageError` where there is something
+    already.
     """
     name = folder.resolve().name
     fine = re.fullmatch(r"[a-z][a-z0-9-]*", name) is not None
@@ -36,15 +40,18 @@ def write_app(folder: Path, experiment: str | None = None) -> list[Path]:
     package = name.replace("-", "_")
     expected = "a name for the app: an installed package or a module of Python has this one"
     check(not _is_taken(package), "folder", name, expected)
-    runs = (folder.resolve() / RUNS).as_posix()
+    check_names([*code], package)
+    texts = {**dict(_texts(name, package, experiment)), **_copies(code)}
     written: list[Path] = []
     try:
-        for file, text in _texts(name, package, runs, experiment):
+        for file, text in texts.items():
             written.append(folder / file)
             written[-1].parent.mkdir(parents=True, exist_ok=True)
             write_text(written[-1], text)
     except OSError:
-        for place in (*written, folder / package, folder):  # so that the command can be repeated
+        places = {place for file in texts for place in (folder / file).parents}
+        below = sorted(places & {folder, *folder.rglob("*")}, key=lambda each: -len(each.parts))
+        for place in (*written, *below):  # so that the command can be repeated
             with suppress(OSError):
                 remove = place.rmdir if place.is_dir() else place.unlink
                 remove()
@@ -61,21 +68,20 @@ def _is_taken(package: str) -> bool:
     return origin is not None and bool({"site-packages", "dist-packages"} & {*Path(origin).parts})
 
 
-def _texts(name: str, package: str, runs: str, experiment: str | None) -> Iterator[tuple[str, str]]:
+def _copies(code: Mapping[str, Path]) -> dict[str, str]:
+    return {name: read_text(file) for name, file in code.items()}
+
+
+def _texts(name: str, package: str, experiment: str | None) -> Iterator[tuple[str, str]]:
     """The files of the app and their texts."""
     for file in FILES:
         if file == "experiment.toml" and experiment is not None:
             yield file, experiment
             continue
         text = (TEMPLATE / file).read_text(encoding="utf-8")
-        for key, value in {"name": name, "package": package, "runs_dir": _escaped(runs)}.items():
+        for key, value in {"name": name, "package": package}.items():
             text = text.replace("{" + key + "}", value)
         yield file.replace("app/", f"{package}/").replace("gitignore", ".gitignore"), text
-
-
-def _escaped(text: str) -> str:
-    """A text for the quotes of a string in TOML, which differs from JSON in one character."""
-    return json.dumps(text, ensure_ascii=False)[1:-1].replace("\x7f", "\\u007f")
 
 
 def sent_with(run: Path) -> Path | None:

@@ -26,6 +26,7 @@ from umbel.report import terminal
 from umbel.runs import descriptions
 from umbel.runs.config import read
 from umbel.runs.deployed import NODES, ROLL, names_on_the_roll
+from umbel.runs.durable import writing_to
 from umbel.runs.execution import advance_locked
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
@@ -33,6 +34,7 @@ from umbel.runs.places import without_paths
 from umbel.runs.run import Run
 from umbel.runs.seals import json_text
 from umbel.settings import Settings as CheckedSettings
+from umbel.settings import whole_path
 from umbel.summary import counted
 
 log = logging.getLogger(__name__)
@@ -210,9 +212,11 @@ def _folder(experiment: Experiment, settings: Settings) -> RunFolder:
 
     Raises `UsageError` if it holds another experiment, or a run in one process.
     """
-    folder = RunFolder.of(Path(settings.runs_dir), experiment)
+    place = whole_path(settings.runs_dir)
+    folder = RunFolder.of(place, experiment)
     if not folder.begun:
-        return RunFolder.create(folder.path, experiment)
+        with writing_to(place, "runs-dir"):
+            return RunFolder.create(folder.path, experiment)
     if not folder.file(ROLL).is_file():
         go_on = command("show" if folder.finished else "resume", folder.path)
         how = f"`{go_on}`, or choose another name, seed or runs-dir"
