@@ -424,6 +424,33 @@ class OnlyHere(nn.Module):
         return outputs
 
 
+def test_actors_find_a_module_beside_the_experiment(
+    cluster: Any,
+    umbel: Shell,
+    tmp_path: Path,
+) -> None:
+    assert cluster.address
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "network_beside.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from torch import nn\n"
+        "from umbel.networks import Model\n"
+        "@dataclass(frozen=True)\n"
+        "class Beside(Model):\n"
+        "    def build(self, input_shape, num_outputs):\n"
+        "        return nn.Sequential(nn.Flatten(), nn.Linear(64, num_outputs))\n"
+    )
+    text = (
+        Path("both/fedavg.toml")
+        .read_text()
+        .replace('"mlp"\nhidden = [16]', '"network_beside:Beside"')
+    )
+    (project / "e.toml").write_text(text)
+    settings = ["--set", "engine.name=ray", "--set", "engine.workers=1", "--set", "rounds=1"]
+    umbel("run", str(project / "e.toml"), *settings)
+
+
 def test_a_builder_or_an_objective_that_cannot_be_sent_is_named(cluster: Any) -> None:
     assert cluster.address
     federation, lock = blobs(), threading.Lock()

@@ -32,6 +32,7 @@ from umbel.runs.deployed import NOT_HERE, inputs_on_the_roll, over_flower
 from umbel.runs.descriptions import Descriptions
 from umbel.runs.forms import check_columns
 from umbel.runs.origins import check_origin, origin
+from umbel.runs.places import whole
 from umbel.runs.run import Run
 from umbel.runs.saving import reopened
 from umbel.runs.way_on import way_on
@@ -61,7 +62,7 @@ def federation_of(result: Result, newcomers: Federation | Path | str, labelled: 
     encoding = encoding_file.read(path)
     scale = encoding if isinstance(encoding, ChannelScale) else None
     if isinstance(newcomers, Federation):
-        own = newcomers.encoding
+        own = whole(newcomers.encoding)
         if isinstance(own, ChannelScale):
             return _scaled(newcomers, scale, result)
         if own is not None and isinstance(encoding, Encoding) and not own.is_like(encoding):
