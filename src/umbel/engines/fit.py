@@ -23,9 +23,13 @@ from umbel.engines.fit_examples import check_examples
 from umbel.engines.fit_gradient import check_gradient
 from umbel.engines.fit_models import check_models
 from umbel.engines.fit_objective import check_accuracy, check_objective
+from umbel.engines.fit_outputs import warn_of_outputs
 from umbel.engines.fit_repeats import check_repeats
 
 log = logging.getLogger(__name__)
+
+FEW = 8
+"""Number of training examples on which the range of outputs is tried."""
 
 SOME = 32
 """Number of training examples on which an objective of the user's own is tried."""
@@ -64,6 +68,8 @@ def check_fit(net: Net, federation: Federation) -> None:
         check_repeats(net, batch.x)
         check_models(net, theta, batch.x)
     check_examples(net, theta, federation, batch.x)
+    with explained(batch.x):
+        warn_of_outputs(net.using("in-place"), federation, sample(net, federation, FEW))
 
 
 def check_there(net: Net, federation: Federation, device: torch.device) -> None:
