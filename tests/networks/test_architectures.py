@@ -7,7 +7,18 @@ import torch
 from torch.testing import assert_close
 
 from umbel.checks import UsageError
-from umbel.networks import CNN, CNN1D, MLP, MODELS, CNNLin, CSIAutoencoder, LeNet, Linear, Model
+from umbel.networks import (
+    CNN,
+    CNN1D,
+    MLP,
+    MODELS,
+    CNNLin,
+    CSIAutoencoder,
+    LeNet,
+    Linear,
+    Model,
+    ResNet18,
+)
 
 POOLING = (torch.nn.MaxPool1d, torch.nn.MaxPool2d)
 
@@ -39,6 +50,18 @@ def test_relu_after_pooling_is_as_before_it(model: Model, shape: tuple[int, ...]
     weights = list(module.parameters())
     slopes = torch.autograd.grad(outputs.square().sum(), weights)
     assert_close(slopes, torch.autograd.grad(as_in_papers.square().sum(), weights))
+
+
+def test_the_residual_network_is_normalised_by_groups_or_as_in_the_paper_by_batches() -> None:
+    kinds = {"group": torch.nn.GroupNorm, "batch": torch.nn.BatchNorm2d}
+    for norm, kind in kinds.items():
+        module = ResNet18(norm=norm).build((3, 8, 8), 10)  # type: ignore[arg-type]
+        found = [each for each in module.modules() if isinstance(each, tuple(kinds.values()))]
+        assert len(found) == 20
+        assert all(isinstance(each, kind) for each in found)
+        assert module(torch.zeros(2, 3, 8, 8)).shape == (2, 10)
+    # He et al. 2016, with a first convolution of 3x3.
+    assert parameters(ResNet18(norm="batch").build((3, 32, 32), 10)) == 11_173_962
 
 
 def test_the_cnn_is_the_papers() -> None:
