@@ -20,7 +20,7 @@ from umbel.algorithms.base import State, federate
 from umbel.algorithms.flacc import FLACCState
 from umbel.checks import UsageError
 from umbel.client.layout import Entry, Layout
-from umbel.client.work import LocalTraining, TrainAndGradient
+from umbel.client.work import Gradient, LocalTraining, TrainAndGradient
 from umbel.flow import drive
 from umbel.server.aggregation import Averaging
 
@@ -267,6 +267,27 @@ def test_gradients_may_be_compared_instead_of_updates() -> None:
     torch.testing.assert_close(after.models[0], torch.from_numpy(directions(0, 10).mean(0)))
 
 
+def test_one_subserver_with_a_known_inner_pair_bounds_a_merge_if_that_is_enough() -> None:
+    """{0, 1} and {2, 3}: only the pair 0, 1 and the pair 0, 2 are known; eq. 12."""
+    pairs = torch.tensor([[0, 1], [0, 2]])
+    state = replace(
+        start(FLACC(), 4),
+        labels=torch.tensor([0, 0, 2, 2]),
+        pairs=pairs,
+        similarity=torch.tensor([0.9, 0.5]).double(),
+        seen=torch.zeros(2).long(),
+    )
+    assert FLACC()._merge(state, 1).merges == 1
+    assert FLACC(within="known")._merge(state, 1).merges == 0
+
+
+def test_gradients_of_a_mini_batch_may_be_compared() -> None:
+    algorithm = FLACC(similarity="gradient", gradient=Gradient(8))
+    flow = algorithm.round(start(algorithm, 2), context([0, 1], 2, num_weights=2))
+    assert requested(flow).work == TrainAndGradient(LocalTraining(), Gradient(8))
+    assert algorithm.sends[1] == TrainAndGradient(LocalTraining(), Gradient(8))
+
+
 def test_buffers_have_no_say_in_who_is_similar() -> None:
     weights, rest = Entry("w", torch.Size([2])), Entry("running_mean", torch.Size([1]))
     algorithm = FLACC()
@@ -341,6 +362,7 @@ class BruteForce:
     memory: int
     alpha_0: float
     admissible_only: bool
+    one_is_enough: bool = False
     known: dict[tuple[int, int], tuple[float, int]] = field(default_factory=dict)
     entities: list[frozenset[int]] = field(default_factory=list)
     best: float = math.nan
@@ -353,11 +375,11 @@ class BruteForce:
         return [self.known[pair][0] for pair in pairs if pair in self.known]
 
     def potential(self, one: frozenset[int], other: frozenset[int]) -> float:
-        """Eqs. 11 to 13; a subserver without a known inner pair bounds nothing."""
+        """Eqs. 11 to 13; what is not known bounds nothing."""
         inner = [self.alphas(one, one), self.alphas(other, other)]
-        if not all(inner):
+        if not any(inner) or not (self.one_is_enough or all(inner)):
             return math.inf
-        return max(self.alphas(one, other)) - min(min(within) for within in inner)
+        return max(self.alphas(one, other)) - min(min(within) for within in inner if within)
 
     def may_merge(self, one: frozenset[int], other: frozenset[int]) -> bool:
         above = min(self.alphas(one, other)) > self.alpha_0  # eq. 16
@@ -400,6 +422,7 @@ class BruteForce:
     memory=st.integers(0, 4),
     alpha_0=st.floats(-0.9, 0.9),
     best_of=st.sampled_from(["admissible", "all"]),
+    within=st.sampled_from(["both", "known"]),
 )
 def test_merging_is_what_equations_9_to_18_say(
     seed: int,
@@ -409,6 +432,7 @@ def test_merging_is_what_equations_9_to_18_say(
     memory: int,
     alpha_0: float,
     best_of: str,
+    within: str,
 ) -> None:
     rng = np.random.default_rng(seed)
     algorithm = FLACC(
@@ -417,8 +441,10 @@ def test_merging_is_what_equations_9_to_18_say(
         n_sep=1000,
         alpha_0=alpha_0,
         best_of=best_of,  # type: ignore[arg-type]
+        within=within,  # type: ignore[arg-type]
     )
-    reference = BruteForce(num_clients, n_merge, memory, alpha_0, best_of == "admissible")
+    admissible, one = best_of == "admissible", within == "known"
+    reference = BruteForce(num_clients, n_merge, memory, alpha_0, admissible, one)
     state = start(algorithm, num_clients, dimensions)
     # Three loose groups: there is something to merge, and something to keep apart.
     centres = rng.normal(size=(3, dimensions))[rng.integers(0, 3, num_clients)]

@@ -67,6 +67,7 @@ WORKS: list[Work] = [
     ChooseByLoss(Gradient()),
     ChooseByLoss(Gradient(), "mini-batch"),
     TrainAndGradient(LocalTraining(batch_size=4)),
+    TrainAndGradient(LocalTraining(batch_size=4), Gradient(6)),
     Description(3),
     Evaluation(),
     Evaluation(metrics=("log-loss", "macro-f1", "auroc")),

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from flwr.app import Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 
@@ -25,12 +26,15 @@ from umbel.client.work import (
     MeanLoss,
     PersonalTraining,
     PrincipalVectors,
+    TrainAndGradient,
     Work,
 )
 from umbel.data.federation import Federation
+from umbel.flow import Request
 from umbel.flower import client_app
 from umbel.flower.client import Node
 from umbel.flower.exchange import WORK
+from umbel.flower.limits import NodeLimits
 from umbel.flower.messages import Asked, ask
 from umbel.runs.config import write
 from umbel.runs.experiment import Experiment
@@ -138,6 +142,10 @@ def test_a_client_with_fewer_examples_than_the_floor_is_refused_alone(tmp_path: 
     assert site.refused(LOCAL, ["more"]) == ""
     assert site.refused(MeanLoss(), ["few"]) == why
     assert site.refused(Evaluation(), ["few"]) == ""
+    limits = NodeLimits(min_batch=8)
+    both = TrainAndGradient(LOCAL, Gradient(6))  # whose plan is as wide as a step of training
+    request = Request(both, torch.tensor([1]), [0])
+    assert limits.refused(request, federation) == {1: why}
 
 
 def test_a_round_has_a_largest_number_of_requests_to_a_client(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from umbel.algorithms.base import (
     one_model,
 )
 from umbel.checks import UsageError, check
-from umbel.client.work import LocalTraining, MeanLoss, TrainAndGradient, Work
+from umbel.client.work import Gradient, LocalTraining, MeanLoss, TrainAndGradient, Work
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Sample, Trained, train, train_with_gradient
@@ -62,8 +62,8 @@ class FLACC(Algorithm[FLACCState]):
     rounds, has no similarity: minima and maxima are over the pairs that have one. Line 19 forgets
     after the merges, so that the merges of a round still use similarities of `memory` + 1 rounds
     before. Two subservers may merge if one of them has no known inner pair, whatever the pairs of
-    the other. A lost reply changes nothing that is remembered of the client. A client never asked
-    stays a cluster of its own.
+    the other (`within`). A lost reply changes nothing that is remembered of the client. A client
+    never asked stays a cluster of its own.
 
     `best_of` settles a point that Algorithm 1 leaves open: the arg max of eq. 9 is over the pairs
     that may merge (as Fig. 2 shows), or over all pairs. In the second case, a best pair that may
@@ -81,6 +81,10 @@ class FLACC(Algorithm[FLACCState]):
     similarity: Literal["update", "gradient"] = "update"
     best_of: Literal["admissible", "all"] = "admissible"  #: pairs among which the best is merged
     averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
+    #: the gradient that is compared with `similarity` "gradient"
+    gradient: Gradient = field(default_factory=Gradient)
+    #: eq. 12: the minimum bounds a merge if it is known of both subservers, or of one at least
+    within: Literal["both", "known"] = "both"
 
     def __post_init__(self) -> None:
         check(self.n_merge >= 1, "n_merge", self.n_merge, "1 or more")
@@ -90,7 +94,9 @@ class FLACC(Algorithm[FLACCState]):
 
     @property
     def sends(self) -> tuple[Work, ...]:
-        both = (TrainAndGradient(self.local),) if self.similarity == "gradient" else ()
+        both = (
+            (TrainAndGradient(self.local, self.gradient),) if self.similarity == "gradient" else ()
+        )
         return self.local, *both, MeanLoss()
 
     def init(self, setup: Setup) -> FLACCState:
@@ -118,7 +124,7 @@ class FLACC(Algorithm[FLACCState]):
             trained = yield from train(theta, ctx, self.local)
             directions = trained.update
         else:
-            trained = yield from train_with_gradient(theta, ctx, self.local)
+            trained = yield from train_with_gradient(theta, ctx, self.local, self.gradient)
             directions = trained.gradient
         if not len(trained.clients):  # nobody answered, which a quorum of 0 allows
             # Such a round is none without a merge: nothing could merge in it.
@@ -173,7 +179,8 @@ class FLACC(Algorithm[FLACCState]):
         labels, pairs = state.labels.numpy().copy(), state.pairs.numpy()
         first_best, merges = nan, 0
         for _ in range(self.n_merge):
-            pairs_across = _cross_pairs(labels[pairs], state.similarity.numpy(), len(labels))
+            similarity, known = state.similarity.numpy(), self.within == "known"
+            pairs_across = _cross_pairs(labels[pairs], similarity, np.bincount(labels), known)
             if not len(pairs_across.smallest):
                 break
             if not merges:
@@ -209,19 +216,21 @@ class _CrossPairs:
 
 
 def _cross_pairs(
-    names: NDArray[np.int64], similarity: NDArray[np.float64], num_clients: int
+    names: NDArray[np.int64],
+    similarity: NDArray[np.float64],
+    sizes: NDArray[np.int64],
+    one_is_enough: bool,
 ) -> _CrossPairs:
     """The terms of eqs. 9 to 13 for every pair of entities, from the remembered pairs of clients.
 
-    names (E, 2) are the entities of the two clients of each remembered pair.
+    names (E, 2) are the entities of the two clients of each remembered pair, and sizes the number
+    of clients by name. A merge is bounded by eq. 12 if both entities have a known inner pair, or if
+    one has and `one_is_enough`; single clients, which have none, are always free to merge.
     """
     names = np.sort(names, axis=1)
     inside = names[:, 0] == names[:, 1]
-    # -inf: without a known inner pair, as for a single client, no inner similarity bounds the
-    # merge.
-    within = np.full(num_clients, np.inf)
+    within = np.full(len(sizes), np.inf)
     np.minimum.at(within, names[inside, 0], similarity[inside])
-    within[np.isinf(within)] = -np.inf
     across = names[~inside]
     order = np.lexsort((across[:, 1], across[:, 0]))
     across, values = across[order], similarity[~inside][order]
@@ -232,8 +241,11 @@ def _cross_pairs(
         return _CrossPairs(across, values, values)
     entities = across[starts]
     smallest, largest = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
-    bound = np.minimum(within[entities[:, 0]], within[entities[:, 1]])  # eq. 12
-    return _CrossPairs(entities, smallest, largest - bound)
+    inner = within[entities]
+    unknown = np.isinf(inner).all(1) if one_is_enough else np.isinf(inner).any(1)
+    free = unknown | (sizes[entities] < 2).any(1)
+    potential = np.where(free, np.inf, largest - inner.min(1))  # eqs. 12 and 13
+    return _CrossPairs(entities, smallest, potential)
 
 
 def _remember(state: FLACCState, clients: Tensor, similarity: Tensor, number: int) -> FLACCState:

@@ -22,7 +22,7 @@ from umbel.algorithms.base import (
 from umbel.algorithms.fitting import check_num_clusters
 from umbel.checks import check
 from umbel.client.layout import Layout
-from umbel.client.work import LocalTraining, MeanLoss, TrainAndGradient, Work
+from umbel.client.work import Gradient, LocalTraining, MeanLoss, TrainAndGradient, Work
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Sample, losses, own_loss, train, train_with_gradient
@@ -101,6 +101,8 @@ class LCFL(Algorithm[LCFLState]):
     compared: int | None = None  #: number of clients that are clustered at first; None: all
     max_examples: int | None = None  #: most examples of a client for the loss of a model; None: all
     averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
+    #: the gradient that is compared with `metric` "gradient"
+    gradient: Gradient = field(default_factory=Gradient)
 
     def __post_init__(self) -> None:
         check(self.warm_up_rounds >= 1, "warm_up_rounds", self.warm_up_rounds, "1 or more")
@@ -127,7 +129,7 @@ class LCFL(Algorithm[LCFLState]):
     @property
     def sends(self) -> tuple[Work, ...]:
         alone = self.warm_up_training or self.local
-        warm_up = TrainAndGradient(alone) if self.metric == "gradient" else alone
+        warm_up = TrainAndGradient(alone, self.gradient) if self.metric == "gradient" else alone
         judge = (MeanLoss(self.max_examples),) if self._by_loss else ()
         return self.local, warm_up, *judge
 
@@ -295,7 +297,7 @@ class LCFL(Algorithm[LCFLState]):
             trained = yield from train(start, ctx, local)
             directions = trained.update if self.metric == "update" else None
         else:
-            trained = both = yield from train_with_gradient(start, ctx, local)
+            trained = both = yield from train_with_gradient(start, ctx, local, self.gradient)
             directions = both.gradient
         model = start.take(torch.isin(ctx.cohort, trained.clients).nonzero()[:, 0]) + trained.update
         evidence = model if directions is None else directions

@@ -119,7 +119,9 @@ class NodeLimits(Settings):
         found, work = dict[int, str](), request.work
         for client in request.clients.tolist() if work.split == "train" else ():
             size = max(1, int(federation.train.sizes[client]))
-            steps, width = work.batching.size(size)
+            batching = work.batching
+            steps, width = batching.size(size)
+            width = width if batching.fewest is None else batching.fewest(size)
             fewest = width if steps else size
             if fewest < self.min_batch:
                 said = f"{fewest} examples" if exact else "examples"

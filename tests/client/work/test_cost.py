@@ -65,6 +65,7 @@ TRAINING = 2 * EXAMPLES
         (MixtureWeights(), 0, MODELS * EXAMPLES),
         (MixtureTraining(LOCAL), MODELS * TRAINING, MODELS * (TRAINING + EXAMPLES)),
         (TrainAndGradient(LOCAL), TRAINING + EXAMPLES, 0),
+        (TrainAndGradient(LOCAL, Gradient(4)), TRAINING + 4, 0),
         (PersonalTraining(LOCAL), TRAINING, 0),
         (SharedTraining(LOCAL, ("a",)), TRAINING, 0),
         (Feature(Gradient()), EXAMPLES, 0),

@@ -120,6 +120,15 @@ def test_training_with_gradient_gives_both() -> None:
     assert reply["num_examples"].tolist() == [17]
 
 
+@pytest.mark.parametrize("size", [3, 8])
+def test_training_with_the_gradient_of_a_mini_batch_gives_both_as_each_alone(size: int) -> None:
+    local = LocalTraining(batch_size=5, epochs=2)
+    reply = do(TrainAndGradient(local, Gradient(size))).columns
+    torch.testing.assert_close(reply["gradient"], do(Gradient(size)).columns["gradient"])
+    torch.testing.assert_close(reply["update"], do(local).columns["update"])
+    assert TrainAndGradient(local, Gradient(size)).batching.fewest is not None
+
+
 def test_principal_vectors_are_the_left_singular_vectors_of_the_data() -> None:
     x, _ = blobs().train.of(1)
     vectors = do(PrincipalVectors(3, 6)).columns["vectors"][0]

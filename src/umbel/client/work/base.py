@@ -59,6 +59,8 @@ class Batching:
     #: number of examples -> the plan's shape, computed without the plan; None: not known
     shape: Callable[[int], tuple[int, int]] | None = None
     passes: int = 1  #: largest number of gradients on each mini-batch
+    #: number of examples -> the fewest in a full mini-batch; None: as many as the plan is wide
+    fewest: Callable[[int], int] | None = None
 
     def size(self, num_examples: int) -> tuple[int, int]:
         """The number and the size of mini-batches of a client with this many examples."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from umbel.client.work import (
+    Gradient,
     LocalTraining,
     MetaTraining,
     MoreauTraining,
@@ -36,7 +37,7 @@ class Trained:
 class TrainedWithGradient(Trained):
     """Results of local training, and the gradient before it, one row per client."""
 
-    gradient: Tensor  #: (N, P) gradient on all training data at the received model
+    gradient: Tensor  #: (N, P) gradient at the received model
 
     __repr__ = in_short
 
@@ -74,11 +75,17 @@ def train(
 
 
 def train_with_gradient(
-    theta: Rows, ctx: Context, local: LocalTraining
+    theta: Rows, ctx: Context, local: LocalTraining, gradient: Gradient | None = None
 ) -> Flow[TrainedWithGradient]:
-    """Train as `train` does; each client also sends `gradient` (N, P) of all its data at theta."""
+    """Train as `train` does; each client also sends its `gradient` (N, P) at theta.
+
+    It is of all the client's training data, or of a mini-batch, as `gradient` says.
+    """
     check_work("local", local, LocalTraining)
-    replies = yield ctx.request(TrainAndGradient(local.at_round(ctx.round)), theta=theta)
+    gradient = Gradient() if gradient is None else gradient
+    check_work("gradient", gradient, Gradient)
+    work = TrainAndGradient(local.at_round(ctx.round), gradient)
+    replies = yield ctx.request(work, theta=theta)
     return TrainedWithGradient(replies.clients, **replies.columns)
 
 
