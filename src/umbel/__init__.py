@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from umbel.client.net import Net
     from umbel.client.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
     from umbel.client.optimizers import SGD, Adam
+    from umbel.client.schedules import CosineRestarts, InverseTime
     from umbel.client.work import Gradient, LocalTraining
     from umbel.data.federation import Federation
     from umbel.data.scenarios.base import Scenario
@@ -89,6 +90,7 @@ __all__ = [
     "Assignment",
     "Averaging",
     "ClusterCount",
+    "CosineRestarts",
     "EngineSettings",
     "Experiment",
     "Faults",
@@ -99,6 +101,7 @@ __all__ = [
     "Federation",
     "FixedClusters",
     "Gradient",
+    "InverseTime",
     "Joint",
     "Limits",
     "LocalOnly",
@@ -192,6 +195,7 @@ _HOMES = {
     "umbel.client.net": ("Net",),
     "umbel.client.objectives": ("BINARY", "CLASSIFICATION", "REGRESSION", "Objective"),
     "umbel.client.optimizers": ("SGD", "Adam"),
+    "umbel.client.schedules": ("CosineRestarts", "InverseTime"),
     "umbel.runs.recipes": ("scenario",),
     "umbel.runs.records": ("Record",),
     "umbel.report.reporting": ("write_report",),

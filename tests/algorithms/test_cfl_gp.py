@@ -240,6 +240,18 @@ def test_clients_that_are_often_away_find_their_cluster_in_the_end(send: Any) ->
     assert record.ari == 1
 
 
+def test_clustering_goes_on_until_a_fixed_round_and_not_beyond() -> None:
+    """Line 5 of Algorithm 1: t < T_cl."""
+    method = CFLGP(2, until_round=7, local=LocalTraining(lr=0.5))
+    states = [state for state, _ in Run(method, blobs([20] * 6), mlp()).rounds(10)]
+    assert [state.queries for state in states] == [1, 2, 3, 4, 5, 6, 7, 7, 7, 7]  # type: ignore[attr-defined]
+    assert [state.stopped for state in states] == [False] * 7 + [True] * 3  # type: ignore[attr-defined]
+    with pytest.raises(UsageError, match="until_round: 7 is not allowed with patience"):
+        CFLGP(2, until_round=7, patience=3)
+    with pytest.raises(UsageError, match="until_round: 1 is not above 1, to cluster at all"):
+        CFLGP(2, until_round=1, period=2)
+
+
 def test_a_query_that_nobody_answers_changes_nothing() -> None:
     method = CFLGP(2, patience=1)
     likeness = torch.tensor([[1.0, 0.0], [1.0, 0.5], [-1.0, 0.0], [-1.0, 0.5]])

@@ -54,7 +54,8 @@ class CFLGP(Algorithm[CFLGPState]):
     are given. Each round, clients send the gradient of their cluster's model (Algorithm 1), or the
     update by local training (Algorithm 4). Every `period` rounds the next of the models in turn is
     sent to all clients, whatever the participation. Each client answers for that model too, and
-    Algorithm 3 clusters the running means, until no cluster has changed for `patience` rounds.
+    Algorithm 3 clusters the running means, until no cluster has changed for `patience` rounds, or
+    for a fixed number of rounds (`until_round`).
 
     A client that does not answer keeps its feature and its cluster, and is left out of the
     clustering until it has answered for every model that was sent. If the clustering has ended by
@@ -80,6 +81,8 @@ class CFLGP(Algorithm[CFLGPState]):
     beta: Literal["running-mean", "latest"] = "running-mean"  #: F.1: "latest" is beta = 1
     #: clustering ends after this many rounds without a change; None: a tenth of all rounds
     patience: int | None = None
+    #: T_cl: no clustering in this round, counted from 0, and later; None: `patience` ends it
+    until_round: int | None = None
     compression: float = 1.0  #: features keep one in this many values, drawn at random (E.1)
     #: patterns of the parameters that features consist of; (): all
     parameters: tuple[str, ...] = ()
@@ -91,6 +94,12 @@ class CFLGP(Algorithm[CFLGPState]):
         check(self.num_clusters >= 1, "num_clusters", self.num_clusters, "1 or more")
         check(self.period >= 1, "period", self.period, "1 or more")
         check(self.patience is None or self.patience >= 1, "patience", self.patience, "1 or more")
+        last, once = self.until_round, self.until_round is None or self.patience is None
+        first = 1 % self.period
+        check(
+            last is None or last > first, "until_round", last, f"above {first}, to cluster at all"
+        )
+        check(once, "until_round", last, "allowed with patience: give one of the two")
         check_plain_steps(self.local, self.send)
         check(self.compression >= 1, "compression", self.compression, "1 or more")
         summed = self.reduction == "sum" and self.send == "update"
@@ -140,6 +149,8 @@ class CFLGP(Algorithm[CFLGPState]):
         )
 
     def round(self, state: CFLGPState, ctx: Context) -> Flow[CFLGPState]:
+        if self.until_round is not None and ctx.round >= self.until_round:
+            state = replace(state, stopped=True)
         late = ctx.cohort[~_complete(state)[ctx.cohort]]
         if state.stopped and self._sent(state) and len(late):
             state = yield from self._place(state, ctx.asking(late, optional=True))
@@ -233,6 +244,8 @@ class CFLGP(Algorithm[CFLGPState]):
         labels = torch.where(silent, state.labels, labels)
         if not torch.equal(labels, state.labels):
             return replace(state, labels=labels, last_change=ctx.round)
+        if self.until_round is not None:
+            return state
         patience = self.patience or ceil(ctx.num_rounds / 10)
         return replace(state, stopped=ctx.round - state.last_change >= patience)
 
@@ -284,9 +297,9 @@ class CFLGP(Algorithm[CFLGPState]):
 
         Gradients do not depend on the learning rate, so their factors are 1.
         """
-        decay = self.local.lr_decay if self.send == "update" else 1.0
         first = 1 % self.period
-        return [decay ** (first + self.period * n) for n in range(turn, queries, self.num_clusters)]
+        asked = [first + self.period * n for n in range(turn, queries, self.num_clusters)]
+        return [self.local.factor(n) if self.send == "update" else 1.0 for n in asked]
 
 
 def _complete(state: CFLGPState) -> Tensor:

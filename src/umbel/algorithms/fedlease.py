@@ -230,6 +230,6 @@ class FedLEASE(Algorithm[FedLEASEState]):
     def _long(self) -> LocalTraining:
         """Training alone by a newcomer: together, its steps are as long as those of the warm-up."""
         times = self.warm_up
-        local = self.local.slowed(sum(self.local.lr_decay**n for n in range(times)) / times)
+        local = self.local.slowed(sum(map(self.local.factor, range(times))) / times)
         steps = None if local.steps is None else local.steps * times
         return replace(local, epochs=local.epochs * times, steps=steps)

@@ -12,6 +12,7 @@ from typing import Any, get_args
 from umbel.algorithms import ALGORITHMS
 from umbel.algorithms.base import Algorithm
 from umbel.client.optimizers import OPTIMIZERS, Optimizer
+from umbel.client.schedules import SCHEDULES, Schedule
 from umbel.client.work import WORKS, Work
 from umbel.data.scenarios import SCENARIOS
 from umbel.data.scenarios.base import Scenario
@@ -29,6 +30,7 @@ REGISTRIES: Mapping[type, Mapping[str, Any]] = {
     Model: MODELS,
     Shift: SHIFTS,
     Optimizer: OPTIMIZERS,
+    Schedule: SCHEDULES,
     Clusterer: CLUSTERERS,
     Work: WORKS,
 }

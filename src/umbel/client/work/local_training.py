@@ -17,6 +17,7 @@ from umbel.client.batches import Plan, Shard
 from umbel.client.descent import Descent
 from umbel.client.net import Net
 from umbel.client.optimizers import SGD, Optimizer
+from umbel.client.schedules import Constant, Schedule
 from umbel.client.work.base import COUNT, Batching, Cost, Footprint, Promise, Work
 
 Everything = Literal["all"]
@@ -44,6 +45,7 @@ class LocalTraining(Work):
     lr_decay: float = 1.0  #: the learning rate is multiplied by this once a round
     proximal: float = 0.0  #: mu of FedProx: adds mu/2 |theta - received|^2 to the loss
     optimizer: Optimizer = field(default_factory=SGD)  #: turns gradients into steps
+    schedule: Schedule = field(default_factory=Constant)  #: the factor of `lr` in each round
 
     def __post_init__(self) -> None:
         check(0 < self.lr < inf, "lr", self.lr, "more than 0, and finite")
@@ -55,14 +57,19 @@ class LocalTraining(Work):
 
     def at_round(self, number: int) -> LocalTraining:
         """The same with the learning rate of this round, counted from 0."""
-        return self.slowed(self.lr_decay**number)
+        return self.slowed(self.factor(number))
+
+    def factor(self, number: int) -> float:
+        """The factor of `lr` in this round, counted from 0."""
+        return self.lr_decay**number * self.schedule.factor(number)
 
     def slowed(self, factor: float) -> LocalTraining:
-        """The same with the learning rate times this factor, and without decay.
+        """The same with the learning rate times this factor, the same in all rounds.
 
         If the product is too small for a float, it is the smallest positive float.
         """
-        return replace(self, lr=max(self.lr * factor, float_info.min), lr_decay=1.0)
+        lr = max(self.lr * factor, float_info.min)
+        return replace(self, lr=lr, lr_decay=1.0, schedule=Constant())
 
     def allows(self, setting: str, value: object) -> bool:
         """Learning rates may be lower, as they are in later rounds."""
@@ -70,6 +77,8 @@ class LocalTraining(Work):
             return isinstance(value, float) and value <= self.lr
         if setting == "lr_decay":
             return value in (1.0, self.lr_decay)
+        if setting == "schedule":
+            return value in (Constant(), self.schedule)
         return super().allows(setting, value)
 
     @property
