@@ -56,7 +56,8 @@ docs: .venv/.installed-docs
 	$(PYTHON) -m venv .venv
 
 .venv/.installed: .venv/bin/python pyproject.toml constraints.txt
-	@echo "installing umbel into .venv (PyTorch is large: a minute or two)"
+	@echo "installing umbel into .venv (PyTorch is large: a minute or two;"
+	@echo "on Linux without a GPU: PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make run)"
 	$(PIP) --constraint constraints.txt --editable .
 	touch $@
 

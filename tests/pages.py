@@ -28,6 +28,7 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 ELSEWHERE: Mapping[str, str] = {
     "git clone": "setting up",
     "make ": "the continuous integration",
+    "PIP_EXTRA_INDEX_URL": "the continuous integration",
     ". .venv": "setting up",
     "pip install": "setting up",
     "eval ": "an interactive shell",

@@ -214,6 +214,7 @@ def test_public_names_are_pinned() -> None:
             "Restarts",
             "Result",
             "Run",
+            "RowEncoder",
             "RunFolder",
             "Scenario",
             "Sequential",

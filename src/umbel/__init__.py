@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from umbel.runs.recipes import scenario
     from umbel.runs.records import Record
     from umbel.runs.result import Result
+    from umbel.runs.row_encoder import RowEncoder
     from umbel.runs.run import Run
     from umbel.runs.run_tables import Results, results
     from umbel.runs.saving import finish, resume
@@ -119,6 +120,7 @@ __all__ = [
     "Restarts",
     "Result",
     "Results",
+    "RowEncoder",
     "Run",
     "RunFolder",
     "Sattler",
@@ -190,6 +192,7 @@ _HOMES = {
     "umbel.runs.execution": ("execute", "load"),
     "umbel.runs.experiment": ("Experiment",),
     "umbel.runs.personal": ("Personal",),
+    "umbel.runs.row_encoder": ("RowEncoder",),
     "umbel.runs.run": ("Run",),
     "umbel.runs.folder": ("RunFolder",),
     "umbel.client.net": ("Net",),

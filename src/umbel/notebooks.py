@@ -14,6 +14,14 @@ CELL = "padding:0.2em 0.8em;border:0;border-bottom:1px solid rgba(128,128,128,0.
 """Only the lines have a colour of their own, a grey that suits dark and light pages."""
 
 
+LATEX = str.maketrans(
+    {sign: f"\\{sign}" for sign in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
+    | {"±": r" $\pm$ "}
+)
+"""Characters with a special meaning in LaTeX -> their escapes."""
+
+
 @dataclass(frozen=True)
 class Table:
     """Rows of text under heads, the first column of words, the others of numbers.
@@ -38,6 +46,21 @@ class Table:
             cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
             text.append("  ".join([first.ljust(widths[0]), *cells]).rstrip())
         return "\n".join(part for part in (self.title, *text, self.note) if part)
+
+    @property
+    def latex(self) -> str:
+        """The table in LaTeX, for the package booktabs."""
+        body = [" & ".join(map(_latex, row)) + r" \\" for row in (self.heads, *self.rows)]
+        lines = [
+            rf"\begin{{tabular}}{{l{'r' * (len(self.heads) - 1)}}}",
+            r"\toprule",
+            body[0],
+            r"\midrule",
+            *body[1:],
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
+        return "\n".join(lines) + "\n"
 
     def _repr_html_(self) -> str:
         head = "".join(_cell("th", cell, place) for place, cell in enumerate(self.heads))
@@ -75,3 +98,7 @@ def _cell(kind: str, text: str, place: int) -> str:
 
 def _paragraph(text: str) -> str:
     return f'<div style="margin:0.3em 0">{escape(text)}</div>' if text else ""
+
+
+def _latex(cell: str) -> str:
+    return cell.translate(LATEX)

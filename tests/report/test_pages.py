@@ -370,8 +370,11 @@ def test_the_command_writes_the_page_and_its_figures(umbel: Shell) -> None:
     printed, _ = umbel("report", "runs/both/flacc-seed0", "--figures", "pictures")
     assert printed.splitlines()[0].startswith("runs/both/flacc-seed0/report.html: ")
     names = {file.name for file in (umbel.folder / "pictures").iterdir()}
-    assert {"accuracy.png", "accuracy.svg", "who-is-in-which-cluster.png"} <= names
+    assert {"accuracy.png", "accuracy.svg", "accuracy.pdf", "who-is-in-which-cluster.png"} <= names
     assert (umbel.folder / "runs/both/flacc-seed0/report.html").is_file()
+    table, _ = umbel("show", "runs/both", "--latex")
+    assert table.startswith("\\begin{tabular}{lrr")
+    assert "flacc & " in table
     umbel("report", "runs/both", "--out", "elsewhere/page.html")
     assert (umbel.folder / "elsewhere" / "page.html").is_file()
     assert "is not the folder of a run, or of runs" in umbel.refused("report", "both")

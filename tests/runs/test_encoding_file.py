@@ -146,4 +146,5 @@ def test_an_exported_model_has_its_encoding_beside_it(
     table = json.loads(done.encoding.read_text())
     assert table["features"] == ["a", "b"]
     assert table["target"]["classes"] == ["home", "stay"]
-    assert Encoding.from_plain({k: v for k, v in table.items() if k != "seal"}).client == "site"
+    rows = umbel.RowEncoder(done.encoding)
+    assert (rows.features, rows.classes) == (("a", "b"), ("home", "stay"))

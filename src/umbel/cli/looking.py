@@ -38,6 +38,7 @@ run_argument = click.argument("run", type=FilePath(), shell_complete=complete_ru
 @click.option("--at", help="Rounds, such as 5,10,30: show the accuracy after each.")
 @click.option("--reach", help="Show how many rounds it took to reach this, such as purity=0.9.")
 @click.option("--config", is_flag=True, help="Print the settings of the run as TOML.")
+@click.option("--latex", is_flag=True, help="Print the table of methods in LaTeX, for booktabs.")
 @click.option(
     "--rows",
     "kind",
@@ -55,6 +56,7 @@ def show(
     at: str | None,
     reach: str | None,
     config: bool,
+    latex: bool,
     kind: Literal["runs", "rounds", "clients", "differences"],
     only: tuple[str, ...],
     without: tuple[str, ...],
@@ -65,12 +67,21 @@ def show(
 
     With --json or --csv every run counts, finished or not, in RUN and in folders in it.
     """
+    from umbel.runs.folder import RunFolder
     from umbel.runs.outcomes import chosen
     from umbel.runs.result import Result
     from umbel.runs.run_tables import results_of, run_folders
 
     _check_together(at or reach, config, kind, judge, form)
-    if config:
+    if latex:
+        from umbel.report.comparing import sheet
+        from umbel.runs.finding import runs_in
+        from umbel.runs.outcomes import by_method
+
+        check(form is None and not (at or reach), "--latex", True, "allowed with other formats")
+        runs = chosen(list(map(Result, runs_in(run) or [RunFolder.open(run).path])), only, without)
+        say_lines(sheet(by_method([each for each in runs if each.records])).latex)
+    elif config:
         say_lines(_settings(run))
     elif form is not None:
         runs = chosen(list(map(Result, run_folders(run))), only, without)

@@ -31,7 +31,7 @@ MODELS = ("onnx", "torch", "safetensors", "peft")
 @click.option(
     "--figures",
     type=FilePath(file_okay=False),
-    help="Write the figures there, too, as PNG and SVG.",
+    help="Write the figures there, too, as PNG, SVG and PDF.",
 )
 @only_option
 @without_option

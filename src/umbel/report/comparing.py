@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from umbel.client.metrics import METRICS
+from umbel.notebooks import Table
 from umbel.report.charts import (
     COUNT,
     INDEX,
@@ -76,17 +77,7 @@ class Sheet:
     @property
     def latex(self) -> str:
         """The table in LaTeX, for the package booktabs."""
-        body = [" & ".join(map(_latex, row)) + r" \\" for row in (self.heads, *self.rows)]
-        lines = [
-            rf"\begin{{tabular}}{{l{'r' * (len(self.heads) - 1)}}}",
-            r"\toprule",
-            body[0],
-            r"\midrule",
-            *body[1:],
-            r"\bottomrule",
-            r"\end{tabular}",
-        ]
-        return "\n".join(lines) + "\n"
+        return Table(self.heads, self.rows).latex
 
     @property
     def _piped(self) -> list[list[str]]:
@@ -258,15 +249,3 @@ def _course(name: str, runs: Sequence[Result], measure: RoundValue, bounds: Boun
 
 def _known(cell: str) -> str:
     return "" if cell == "-" else cell
-
-
-LATEX = str.maketrans(
-    {sign: f"\\{sign}" for sign in "&%$#_{}"}
-    | {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
-    | {"±": r" $\pm$ "}
-)
-"""Characters with a special meaning in LaTeX -> their escapes."""
-
-
-def _latex(cell: str) -> str:
-    return cell.translate(LATEX)

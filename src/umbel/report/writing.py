@@ -58,7 +58,7 @@ def write_files(
         files = [
             (panel.figure, figures / f"{name}{suffix}")
             for panel, name in zip(panels, names, strict=True)
-            for suffix in (".png", ".svg")
+            for suffix in (".png", ".svg", ".pdf")
         ]
         draw_each(files)
         written += [file for _, file in files]

@@ -32,17 +32,25 @@ def write(
 def read(folder: Path) -> Encoding | ChannelScale | None:
     """What a run's folder holds, if it does. Raises `UsageError` for a file that is damaged."""
     how = f"remove it and clusters.csv, and {way_on(folder)} writes them again"
-    file, said = folder / FILE, dict[str, str]()
+    encoding, run = read_beside(folder / FILE, how)
+    check_identity(folder / FILE, run, folder)
+    return encoding
+
+
+def read_beside(file: Path, how: str) -> tuple[Encoding | ChannelScale | None, str | None]:
+    """What a file holds, if there is one, and the identity of its run; `how` to mend damage."""
+    said = dict[str, str]()
 
     def made(table: dict[str, Any]) -> Encoding | ChannelScale:
         said[RUN] = str(table.pop(RUN, ""))
+        table.pop("model", None)  # whose it is, in a file beside an exported model
         return _from_plain(table)
 
     encoding = json_value(file, made, how)
-    check_identity(file, said.get(RUN), folder)
-    if not isinstance(encoding, Encoding):
-        return encoding
-    return whole(encoding, folder=whole_path(folder), was=Places.beside(file).folder)
+    if isinstance(encoding, Encoding):
+        was = Places.beside(file).folder
+        encoding = whole(encoding, folder=whole_path(file.parent), was=was)
+    return encoding, said.get(RUN)
 
 
 def _from_plain(table: dict[str, Any]) -> Encoding | ChannelScale:

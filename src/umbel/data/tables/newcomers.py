@@ -32,18 +32,9 @@ def read_newcomers(path: Path, encoding: Encoding, labelled: bool) -> Federation
     that the run does not know, and if the run's tokenizer has changed.
     """
     target = encoding.target
-
-    def wanted(file: Path, header: Sequence[str]) -> Sequence[str]:
-        needed = [column.name for column in encoding.columns]
-        needed += [target.name] if labelled else []
-        needed += [] if encoding.client is None else [encoding.client]
-        lacking = [name for name in needed if name not in header]
-        if lacking:
-            which = f"the column{'' if len(lacking) == 1 else 's'} {', '.join(map(repr, lacking))}"
-            raise UsageError(f"{file}: lacks {which}, which the run's own table has")
-        return needed
-
-    rows = read_rows(path, encoding.form, wanted)
+    further = [target.name] if labelled else []
+    further += [] if encoding.client is None else [encoding.client]
+    rows = _rows(path, encoding, further)
     values = _targets(rows, encoding) if labelled else _none(len(rows), encoding)
     missing = np.isnan(values) if target.classes is None else values < 0
     if missing.any() and not target.may_be_missing:
@@ -60,6 +51,29 @@ def read_newcomers(path: Path, encoding: Encoding, labelled: bool) -> Federation
         num_classes=None if target.classes is None else len(target.classes),
     )
     return replace(federation, encoding=encoding)
+
+
+def encoded(path: Path, encoding: Encoding) -> NDArray[Any]:
+    """The inputs of all rows of a table, in order. Raises `UsageError` as `read_newcomers`."""
+    rows = _rows(path, encoding, [])
+    encode = _reader(rows, encoding)
+    check_memory(8 * len(rows) * encode.width, "table: the features of all rows")
+    inputs: NDArray[Any] = encode(np.arange(len(rows)))
+    return inputs
+
+
+def _rows(path: Path, encoding: Encoding, further: Sequence[str]) -> TableRows:
+    """The rows of a table, with the columns that inputs come from, and these further ones."""
+
+    def wanted(file: Path, header: Sequence[str]) -> Sequence[str]:
+        needed = [*(column.name for column in encoding.columns), *further]
+        lacking = [name for name in needed if name not in header]
+        if lacking:
+            which = f"the column{'' if len(lacking) == 1 else 's'} {', '.join(map(repr, lacking))}"
+            raise UsageError(f"{file}: lacks {which}, which the run's own table has")
+        return needed
+
+    return read_rows(path, encoding.form, wanted)
 
 
 def _reader(rows: TableRows, encoding: Encoding) -> Encoder | Tokens:
