@@ -24,10 +24,10 @@ class ConsecutiveLabels(Scenario):
     twice; a label that has too few is divided in proportion.
     """
 
-    source: str = "digits"
+    source: str = "digits"  # data set by name, such as letters
     split: str = "train"  # of the source, or several together: "train+test"
     clients: int = 20  # M
-    labels_per_client: int = 3
+    labels_per_client: int = 3  # number of labels that a client holds
     # mean and deviation of the logarithm of a client's number of examples beyond 5
     log_examples: tuple[float, float] = (4.0, 1.0)
     test_fraction: float = 0.1  # of each client's examples
