@@ -164,8 +164,10 @@ def test_a_node_whose_app_does_not_load_is_left_out(
     grid.fate[2] = "not loaded"
     meeting = Meeting(grid, 5.0)
     assert meeting.gather(2, 0.6) == {"a": 1}
-    said = f"node 2 is left out: error {ERRORS['not loaded']}: not loaded; it will be asked again"
-    assert caplog.messages == [said]
+    said = (
+        f"node 2 is left out: error {ERRORS['not loaded']}: not loaded; this node's log says more"
+    )
+    assert caplog.messages == [f"{said}; it will be asked again"]
 
 
 def test_a_node_that_could_not_read_its_data_at_first_takes_part_later(

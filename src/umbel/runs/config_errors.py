@@ -66,11 +66,12 @@ def _unknown(key: str, path: str, kind: type) -> Problem:
     if beside := goes_with(key, kind):
         return Problem(f"{path}: unknown key; {beside}", path)
     known = known_keys(kind)
-    if not synonym(key, known) and (meant := path_of_setting(path)):
+    similar, hint = closest(key, known), nearest(key, known)
+    meant = None if synonym(key, known) else path_of_setting(path)
+    if meant is not None and (meant == path or similar is None):
         names = owners(path) if meant == path else ()
         hint = f"a setting of {few(names)}" if names else f"did you mean {meant}?"
-        return Problem(f"{path}: unknown key; {hint}", path, closest(key, known))
-    return Problem(f"{path}: unknown key; {nearest(key, known)}", path, closest(key, known))
+    return Problem(f"{path}: unknown key; {hint}", path, similar)
 
 
 def _place(error: Exception) -> str:

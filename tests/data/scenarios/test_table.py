@@ -238,7 +238,7 @@ def test_whole_numbers_words_and_bools_are_classes_and_others_are_regression(
         delay=rng.normal(3, 40, ROWS),
         late=1_600_000_000.5 + np.arange(ROWS),
         many=np.arange(ROWS),
-        amount=[f"{number},000 crowns" for number in range(ROWS)],
+        amount=[f"lot {number}, crowns" for number in range(ROWS)],
         mostly_twice=[f"kind {max(number // 2, number - 80)}" for number in range(ROWS)],
     )
     scenario = fixed(tmp_path, table)
