@@ -335,19 +335,17 @@ class Noting(Lying):
 
 @pytest.mark.parametrize("share", [0.9, 0.5, 0.3])
 def test_a_share_holds_in_clusters_that_are_found_afterwards(share: float) -> None:
-    sizes = [20] * 24
-    sizes[LIAR] = 4000  # of a cluster of six it would have all but 0.025
-
-    def honest(_: Request, row: Mapping[str, Tensor]) -> None:
-        """Leave the replies as they are."""
+    def boast(_: Request, row: Mapping[str, Tensor]) -> None:
+        if "update" in row:
+            row["num_examples"].fill_(10**9)
 
     run = Run(
         LCFL(LOCAL, num_clusters=4),
-        blobs(sizes, num_groups=4),
+        blobs((20,) * 24, num_groups=4),
         mlp(),
         limits=Limits(max_share=share),
     )
-    engine = Noting(run.clients, honest)
+    engine = Noting(run.clients, boast, elsewhere=False)  # where no roll bounds the claim
     ((state, _),) = replace(run, engine=engine).rounds(1)
     members = torch.nonzero(state.labels == state.labels[LIAR])[:, 0]
     assert len(members) == 6
