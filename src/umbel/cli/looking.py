@@ -67,7 +67,6 @@ def show(
 
     With --json or --csv every run counts, finished or not, in RUN and in folders in it.
     """
-    from umbel.runs.folder import RunFolder
     from umbel.runs.outcomes import chosen
     from umbel.runs.result import Result
     from umbel.runs.run_tables import results_of, run_folders
@@ -75,11 +74,10 @@ def show(
     _check_together(at or reach, config, kind, judge, form)
     if latex:
         from umbel.report.comparing import sheet
-        from umbel.runs.finding import runs_in
         from umbel.runs.outcomes import by_method
 
         check(form is None and not (at or reach), "--latex", True, "allowed with other formats")
-        runs = chosen(list(map(Result, runs_in(run) or [RunFolder.open(run).path])), only, without)
+        runs = chosen(list(map(Result, run_folders(run))), only, without)
         say_lines(sheet(by_method([each for each in runs if each.records])).latex)
     elif config:
         say_lines(_settings(run))

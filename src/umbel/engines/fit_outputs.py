@@ -123,7 +123,7 @@ def _last(net: Net, theta: Tensor, x: Tensor) -> str:
     for name, part in module.named_modules():
         if not list(part.children()):
             said = f"{name} ({type(part).__name__})" if name else type(part).__name__
-            part.register_forward_hook(noting(said))  # type: ignore[arg-type]
+            part.register_forward_hook(noting(said))
     with torch.no_grad():
         outputs = module(x.clone())
     name, values = seen[-1] if seen else ("forward", outputs.new_zeros(0))

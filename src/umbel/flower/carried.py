@@ -49,7 +49,12 @@ def carried(experiment: Experiment, beside: Path, app: Path) -> Carried:
         if isinstance(value, str) and value.startswith(PACKAGE):
             package = value.removeprefix(PACKAGE)
             others.append(f"{key}: install {package} at the server and every node")
-    with_paths(experiment, lambda keys, path: others.append(_of_path(keys, path)) or path)
+
+    def listed(keys: Sequence[str], path: str) -> str:
+        others.append(_of_path(keys, path))
+        return path
+
+    with_paths(experiment, listed)
     return Carried(files, tuple(others))
 
 
