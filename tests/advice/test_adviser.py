@@ -154,7 +154,7 @@ def test_losses_may_be_negative() -> None:
         tables(2), umbel.Net(lambda: torch.nn.Linear(4, 2), objective), local=LOCAL, budget=SHORT
     )
     assert advice.verdict.chosen.mean < -9
-    assert str(advice).startswith("Train 2 models, one for each cluster of clients.")
+    assert str(advice).startswith("Train 2 models, one for each cluster of clients")
 
 
 def test_planted_groups_and_test_examples_are_not_in_what_is_chosen_by() -> None:

@@ -166,7 +166,7 @@ def test_a_table_without_the_target_names_the_setting(umbel: Shell) -> None:
     pytest.importorskip("pandas")
     (umbel.folder / "sites.csv").write_text("site,age\n" + "a,1\nb,2\n" * 10)
     said = umbel.refused("advise", "sites.csv", "--set", "scenario.client=site")
-    assert "scenario.target names the column to predict" in said
+    assert "which column is to be predicted; columns: 'site', 'age'; write --set scenario" in said
 
 
 def test_tables_of_results_are_short_in_notebooks(umbel: Shell) -> None:

@@ -14,6 +14,7 @@ from torch import nn
 from tests.algorithms.test_contract import ADAPTED, LOCAL
 from tests.flower.grid import MemoryGrid
 from tests.flower.small import SMALL, grid_of, last_state
+from umbel import Limits
 from umbel.client.work import Routed
 from umbel.data.sources import Sources
 from umbel.flower import messages
@@ -33,7 +34,12 @@ class Adapted(Model):
         return nn.Sequential(nn.Flatten(), body, nn.ReLU(), nn.Linear(8, num_outputs))
 
 
-EXPERIMENT = replace(SMALL, model=Adapted(), algorithm=ADAPTED["fedlease, two experts"])
+EXPERIMENT = replace(
+    SMALL,
+    model=Adapted(),
+    algorithm=ADAPTED["fedlease, two experts"],
+    limits=Limits(max_norm_ratio=1e9),  # by default steps are bounded over Flower only
+)
 
 
 def test_the_same_experts_and_routers_as_in_this_process(tmp_path: Path) -> None:

@@ -62,14 +62,25 @@ SECONDS = 1.0
 GROWTH = 200
 """MiB by which all messages together may make the process larger."""
 
+
+@dataclass(frozen=True)
+class Anything(FedAvg):
+    """A method that may ask for every work, so that nodes do all of them."""
+
+    @property
+    def sends(self) -> tuple[Work, ...]:
+        return (*super().sends, *WORKS)
+
+
 EXPERIMENT = Experiment(
     replace(ROTATED_DIGITS, clients=2),
     Linear(),
-    FedAvg(LocalTraining(epochs=1)),
+    Anything(LocalTraining(epochs=1)),
     name="fuzz",
     engine=EngineSettings("sequential"),
 )
 SITE_LIMITS = {"max-bytes": 10**6, "max-steps": 200, "max-examples": 4000, "max-seconds": 5.0}
+SITE_LIMITS |= {"max-requests": 10**9, "describe": True}
 
 
 def clients() -> Federation:

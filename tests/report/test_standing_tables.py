@@ -366,8 +366,8 @@ def test_long_names_of_methods_are_folded_in_every_table(
     of: Callable[[list[Result]], Table], tmp_path: Path
 ) -> None:
     names = [f"{'long' * 25}-{end}" for end in ("one", "two")]
-    for name in names:
-        run = Run(FedAvg(LocalTraining(epochs=1)), blobs(), mlp(), metrics=("macro-f1",))
+    for epochs, name in enumerate(names, 1):
+        run = Run(FedAvg(LocalTraining(epochs=epochs)), blobs(), mlp(), metrics=("macro-f1",))
         run.save(tmp_path / f"{name}-seed0", rounds=1)
     console = Console(width=80, file=io.StringIO())
     console.print(of([Result(RunFolder(tmp_path / f"{name}-seed0")) for name in names]))

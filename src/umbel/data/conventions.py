@@ -30,6 +30,9 @@ LOWS, HIGHS = (0.0, -1.0, -inf), (1.0, 127.0, 255.0, 65535.0, inf)
 FACTOR = 20.0
 """A ratio of sizes from which units probably differ."""
 
+LEAST_ROWS = 10
+"""Examples of a client from which it can be told how often its values are negative."""
+
 MOST_COLUMNS = 256
 """Wider inputs are looked at as a whole only, not column by column."""
 
@@ -104,7 +107,7 @@ def written(x: Tensor, stored: str, most: int) -> Written | None:
         next(bound for bound in LOWS if low >= bound),
         next(bound for bound in HIGHS if high <= bound),
         float(f"{size:.2g}"),
-        round(float(often.mean()), 2) if len(often) > 2 else 0.5,
+        round(float(often.mean()), 2) if len(often) > 2 and len(some) >= LEAST_ROWS else 0.5,
     )
 
 
@@ -181,9 +184,10 @@ class Comparison:
 
     def _signs(self) -> Iterator[str]:
         """Yield what to say if some have many negative values where others have hardly any."""
-        many = [entry for entry in self.entries if entry[2].negative >= 0.9]
-        hardly = [entry for entry in self.entries if entry[2].negative <= 0.5]
-        if not many or not hardly or len(many) + len(hardly) < len(self.entries):
+        known = [entry for entry in self.entries if entry[2].negative != 0.5]
+        many = [entry for entry in known if entry[2].negative >= 0.9]
+        hardly = [entry for entry in known if entry[2].negative < 0.5]
+        if not many or not hardly or len(many) + len(hardly) < len(known):
             return
         odd, usual, said = many, hardly, ("many", "hardly any")
         if len(odd) > len(usual):

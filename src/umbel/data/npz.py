@@ -19,6 +19,9 @@ from umbel.data.files import check_file, files_in
 SPLIT = re.compile(r"(?<![a-z])(train|test|valid|val|validation)(?![a-z])")
 """A word for a split in the name of an array."""
 
+WHAT = re.compile(r"(?<![a-z])(x|y|inputs?|images?|features?|data|targets?|labels?)(?![a-z])|^_*$")
+"""A word for inputs or labels in the rest of such a name, or nothing."""
+
 HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -84,7 +87,8 @@ def _check_splits(file: Path, there: Collection[str], names: Collection[str]) ->
     """Raise `UsageError` for an array of a split under a name that is not read."""
     for member in sorted(there):
         name = member.removesuffix(".npy")
-        if name not in names and SPLIT.search(name.lower()):
+        of_split = SPLIT.search(name.lower())
+        if name not in names and of_split and WHAT.search(SPLIT.sub("", name.lower())):
             split = "validation" if "val" in name.lower() else "test"
             known = ("x", "y") if "train" in name.lower() else (f"x_{split}", f"y_{split}")
             expected = f"the name of an array that is read: call it {' or '.join(known)}"

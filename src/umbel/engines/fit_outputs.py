@@ -28,6 +28,9 @@ GROWS = 1.5
 NARROW = 2.0
 """Logits in a range of this width or less tell classes apart by a factor of e^2 at most."""
 
+PAIR = 2
+"""Examples that go through a network at once."""
+
 SLACK = 0.01
 """Targets may be beyond the outputs' range by this share of its width."""
 
@@ -39,7 +42,9 @@ def warn_of_outputs(net: Net, federation: Federation, some: Batch) -> None:
     if not bool((some.y != IGNORED).any()):
         return
     models = [changed(net, net.new(seed)) for seed in (0, 1)]
-    if not any(bool(net.gradient(theta, some)[0].any()) for theta in models):
+    pairs = [Batch(*pair) for pair in zip(some.x.split(PAIR), some.y.split(PAIR), strict=True)]
+    whole = [pair for pair in pairs if len(pair.x) == PAIR] or pairs
+    if not any(bool(net.gradient(theta, pair)[0].any()) for theta in models for pair in whole):
         log.warning(
             "every gradient of %d new models is 0, so that nothing is trained: look for round, "
             "sign, floor or a comparison in forward or in the objective",
@@ -50,7 +55,7 @@ def warn_of_outputs(net: Net, federation: Federation, some: Batch) -> None:
     if net.objective == REGRESSION:
         _warn_of_targets(net, models[0], some.x, federation.train.y, low, high)
     elif high - low <= NARROW or (net.objective == BINARY and (low >= 0 or high <= 0)):
-        outputs = net.outputs(models[0], some.x)
+        outputs = _outputs(net, models[0], some.x)
         sums = outputs.sum(1) if outputs.dim() > 1 else outputs
         many = outputs.dim() > 1 and outputs.shape[1] > 1
         rows = many and low >= 0 and torch.allclose(sums, torch.ones_like(sums), atol=1e-3)
@@ -62,13 +67,18 @@ def warn_of_outputs(net: Net, federation: Federation, some: Batch) -> None:
         )
 
 
+def _outputs(net: Net, theta: Tensor, x: Tensor) -> Tensor:
+    """The outputs, two examples at a time, as memory may have no room for more."""
+    return torch.cat([net.outputs(theta, pair) for pair in x.split(PAIR)])
+
+
 def _range(net: Net, models: list[Tensor], x: Tensor) -> tuple[float, float]:
     """The smallest and largest outputs of all models; infinite where there is no bound."""
     cut, ends = net.layout.num_weights, []
     for factor in FACTORS:
         large = [torch.cat([theta[:cut] * factor, theta[cut:]]) for theta in models]
         try:
-            outputs = torch.stack([net.outputs(theta, x) for theta in large]).double()
+            outputs = torch.stack([_outputs(net, theta, x) for theta in large]).double()
         except Exception:  # forward may have bounds for its values, which training may respect
             return -inf, inf
         outputs = outputs[~outputs.isnan()]
@@ -125,7 +135,7 @@ def _last(net: Net, theta: Tensor, x: Tensor) -> str:
             said = f"{name} ({type(part).__name__})" if name else type(part).__name__
             part.register_forward_hook(noting(said))
     with torch.no_grad():
-        outputs = module(x.clone())
+        outputs = module(x[:PAIR].clone())
     name, values = seen[-1] if seen else ("forward", outputs.new_zeros(0))
     same = torch.equal(values.flatten(), outputs.flatten())
     return f"the layer {name}" if same else "forward"

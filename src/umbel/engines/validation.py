@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import isnan
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,8 +32,6 @@ OF_LOSSES = ("loss", "losses")
 @dataclass(frozen=True)
 class Limits(Settings):
     """Limits on clients' replies; replies beyond them are not used, and the record says why."""
-
-    may_be_infinite: ClassVar = frozenset({"max_norm_ratio"})
 
     #: largest magnitude of any number that a client sends, except losses; of running statistics
     #: and gradients, whose scale is that of the data, largest multiple of what most clients send

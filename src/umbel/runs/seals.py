@@ -31,7 +31,7 @@ AGAIN = "bring back a copy of the file, or make the run again"
 IN_TENSORS = re.compile(rb'.{8}\{"__metadata__":\{".{5}":"\{\\".{4}\\": \\"(.{32})', re.DOTALL)
 IN_TEXT = re.compile(
     rb'".{4}": "(.{32})"[\s}\]]*\Z'  # JSON
-    rb"|\A# .{4}: (.{32}).",  # TOML
+    rb"|\A#.{5}: (.{32}).",  # TOML
     re.DOTALL,
 )
 

@@ -220,11 +220,14 @@ def _kinds(rows: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int
 def first_alike(distance: Tensor) -> Tensor:
     """For each row of distances (N, N), the first row at no distance from it: (N,).
 
-    Distances below 1e-7 of the largest, or below 1e-12, are rounding errors.
+    Distances below 1e-7 of the largest, or below 1e-12, are rounding errors. The farthest tenth of
+    the rows does not count for the largest: one far row would make all others alike.
     """
     if not len(distance):
         return torch.zeros(0, dtype=torch.long)
-    alike = distance <= max(ALIKE * float(distance.max()), TINY)
+    far = max(1, len(distance) // 10) if len(distance) > 4 else 0
+    near = distance.mean(1).argsort()[: len(distance) - far]
+    alike = distance <= max(ALIKE * float(distance[near[:, None], near].max()), TINY)
     # `argmax` gives the first of several.
     return alike.fill_diagonal_(True).to(torch.uint8).argmax(1)
 
