@@ -72,5 +72,6 @@ def test_a_checkpoint_that_cannot_be_is_refused(
 ) -> None:
     result = made(tmp_path / "run", umbel.IFCA(2, LOCAL))
     changed(tmp_path / "run" / CHECKPOINT, lambda t: t, header)
+    (tmp_path / "run" / "clusters.csv").unlink()  # which says of which run it is
     with pytest.raises(UsageError, match=said):
         assert torch.is_tensor(result.state.models)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -18,16 +19,21 @@ COUNTS = "num_examples"
 """The column of replies with each client's number of examples."""
 
 
-def sizes_by_split(federation: Federation) -> dict[str, NDArray[Any]]:
+Sizes = Mapping[str, NDArray[Any]]
+"""Numbers of examples (M,) of each client, by split."""
+
+NOT_KNOWN: Sizes = MappingProxyType({})
+"""Claims are trusted."""
+
+
+def sizes_by_split(federation: Federation) -> Sizes:
     """The number of examples (M,) of each client in each split."""
     validation = federation.validation
     apart = {} if validation is None else {"validation": validation.sizes}
     return {"train": federation.train.sizes, "test": federation.test.sizes, **apart}
 
 
-def held(
-    request: Request, replies: Replies, sizes: Mapping[str, NDArray[Any]]
-) -> tuple[Replies, dict[int, str]]:
+def held(request: Request, replies: Replies, sizes: Sizes) -> tuple[Replies, dict[int, str]]:
     """Lower numbers of examples to the known ones, and say which clients claimed more.
 
     Sums over the examples are scaled, so that their means stay as they are.

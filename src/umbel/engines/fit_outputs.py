@@ -6,6 +6,7 @@ A linear last layer grows with its weights; outputs that do not have a bound.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from math import inf
 
 import torch
@@ -36,13 +37,24 @@ SLACK = 0.01
 
 
 def warn_of_outputs(net: Net, federation: Federation, some: Batch) -> None:
-    """Warn of outputs that are squashed twice, can't reach the targets, or have no gradient."""
+    """Warn of outputs that are squashed twice, can't reach the targets, or have no gradient.
+
+    Networks that fail with other models than those of a run can't be tried.
+    """
+    with suppress(Exception):
+        _warn_of_outputs(net, federation, some)
+
+
+def _warn_of_outputs(net: Net, federation: Federation, some: Batch) -> None:
     if net.objective not in (CLASSIFICATION, BINARY, REGRESSION):
         return
     if not bool((some.y != IGNORED).any()):
         return
     models = [changed(net, net.new(seed)) for seed in (0, 1)]
-    pairs = [Batch(*pair) for pair in zip(some.x.split(PAIR), some.y.split(PAIR), strict=True)]
+    pairs = [
+        Batch(*pair)
+        for pair in zip(torch.split(some.x, PAIR), torch.split(some.y, PAIR), strict=True)
+    ]
     whole = [pair for pair in pairs if len(pair.x) == PAIR] or pairs
     if not any(bool(net.gradient(theta, pair)[0].any()) for theta in models for pair in whole):
         log.warning(
@@ -69,7 +81,7 @@ def warn_of_outputs(net: Net, federation: Federation, some: Batch) -> None:
 
 def _outputs(net: Net, theta: Tensor, x: Tensor) -> Tensor:
     """The outputs, two examples at a time, as memory may have no room for more."""
-    return torch.cat([net.outputs(theta, pair) for pair in x.split(PAIR)])
+    return torch.cat([net.outputs(theta, pair).detach() for pair in torch.split(x, PAIR)])
 
 
 def _range(net: Net, models: list[Tensor], x: Tensor) -> tuple[float, float]:

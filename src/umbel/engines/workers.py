@@ -109,8 +109,8 @@ class Workers:
             hint = f", as the system does if memory is short: {needs}" if short else ""
             raise WorkersDiedError(
                 f"clients of numbers {few([*map(str, clients)])}: each process that worked for "
-                f"them died ({error.how}); with engine.workers = 1 this process works for "
-                f"them{hint}"
+                f"them died ({error.how}){hint}; with engine.workers = 1 this process works "
+                "for them"
             ) from None
         if crew.alone:
             self.count = 1

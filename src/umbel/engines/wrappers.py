@@ -7,17 +7,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from math import ceil, prod
 from types import MappingProxyType
-from typing import Any
 
 import torch
-from numpy.typing import NDArray
 
 from umbel.checks import DivergedError, printable
 from umbel.checks import QuorumError as QuorumError
 from umbel.client.layout import Layout
 from umbel.client.net import Net
 from umbel.engines.bounds import Bounds, Claims
-from umbel.engines.claims import held
+from umbel.engines.claims import Sizes, held
 from umbel.engines.faults import Faults
 from umbel.engines.metering import Metered
 from umbel.engines.moving import moved_by_gradients, negative_variances, overflows
@@ -72,7 +70,7 @@ class Guarded:
     never_negative: bool = False  # whether no loss of the objective is below 0
     net: Net | None = None  # whose models requests must send; None: they are not checked
     # the clients' numbers of examples by split, to which claims are held; {}: claims are trusted
-    sizes: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    sizes: Sizes = field(default_factory=dict, repr=False)
     # clients whose examples are not those that they began with, and how; the engine fills it
     changed: Mapping[int, str] = field(default_factory=dict)
     names: Sequence[str] = ()  # of the clients, for messages

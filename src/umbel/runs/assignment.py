@@ -57,4 +57,5 @@ class Assignment:
         if self.losses is None or self.run_losses is None:
             return {}
         most, pairs = self.run_losses[1], zip(self.clients, self.losses.tolist(), strict=True)
+        most += 1e-5 * abs(most)  # equal losses may differ by rounding errors
         return {name: loss for name, loss in pairs if not loss <= most}

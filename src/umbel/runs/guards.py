@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
-
-from numpy.typing import NDArray
 
 from umbel.algorithms.base import Algorithm
 from umbel.algorithms.local_only import LocalOnly
@@ -17,7 +14,7 @@ from umbel.algorithms.restarts import innermost
 from umbel.client.net import Net
 from umbel.client.objectives import OBJECTIVES
 from umbel.data.federation import Federation
-from umbel.engines.claims import sizes_by_split
+from umbel.engines.claims import NOT_KNOWN, Sizes, sizes_by_split
 from umbel.engines.faults import Faults, Faulty
 from umbel.engines.fit import advice
 from umbel.engines.metering import Metered
@@ -33,11 +30,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-Sizes = Mapping[str, NDArray[Any]]
-"""Numbers of examples (M,) by split."""
-
-NOT_KNOWN: Sizes = MappingProxyType({})
 
 RATIO_ELSEWHERE = 4.0
 """Default of `limits.max_norm_ratio` for clients on other machines."""
