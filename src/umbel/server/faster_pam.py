@@ -49,7 +49,7 @@ def faster_pam(
 def first_medoids(
     distance: NDArray[Any], num_medoids: int, count: int, rng: np.random.Generator
 ) -> list[NDArray[np.int64]]:
-    """So many sets of medoids (K,) to start from, of rows that all differ.
+    """Return `count` sets of medoids (K,) to start from, of rows that all differ.
 
     Every other set is random; in the rest each medoid is drawn in proportion to its distance from
     those before it, as k-means++ does by squares. Groups that are small need the second, and
