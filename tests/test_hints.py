@@ -132,3 +132,12 @@ def test_a_name_in_place_of_a_table_is_answered_by_the_setting_for_names() -> No
             umbel.read(file, [f"{table}=adam"])
     with pytest.raises(UsageError, match=r"'cuda' is not a table; set engine\.device"):
         umbel.read(file, ["engine=cuda"])
+
+
+def test_a_table_in_place_of_settings_names_their_class_though_another_extends_it() -> None:
+    class Halved(umbel.LocalTraining):
+        pass
+
+    with pytest.raises(UsageError, match=r"write umbel\.LocalTraining\(lr=0\.1\)"):
+        FedAvg(local={"lr": 0.1})
+    assert Halved in umbel.LocalTraining.__subclasses__()

@@ -208,7 +208,9 @@ def _instead(value: Any, kind: type) -> str:
     made = [each for each in _subclasses(kind) if not inspect.isabstract(each)]
     if isinstance(value, type) and value in made:
         return f"; write {public_name(value)}()"
-    if made == [kind] and issubclass(kind, Settings):
+    if issubclass(kind, Settings) and (
+        made == [kind] or (kind in made and isinstance(value, dict))
+    ):
         pairs = _pairs(value, kind)
         return f"; write {public_name(kind)}({', '.join(f'{k}={shown(v)}' for k, v in pairs)})"
     names = {each.__name__.casefold(): each for each in reversed(made)}
