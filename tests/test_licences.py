@@ -40,10 +40,12 @@ def licences(name: str) -> list[str]:
     `A OR B` is either; any other licence must be permissive.
     """
     stated = importlib.metadata.metadata(name)
-    if expression := stated["License-Expression"]:
+    if expression := "".join(stated.get_all("License-Expression", [])):
         return re.split(r"\s+AND\s+", expression)
     classifiers = [text for text in stated.get_all("Classifier", []) if "License ::" in text]
-    return classifiers or [(stated["License"] or "none stated").strip().splitlines()[0]]
+    return classifiers or [
+        ("".join(stated.get_all("License", [])) or "none stated").strip().splitlines()[0]
+    ]
 
 
 def restrictive(names: set[str]) -> dict[str, list[str]]:
