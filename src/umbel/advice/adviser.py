@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from umbel.advice.examples import pooled
-from umbel.advice.facts import Facts, facts
-from umbel.advice.fates import Fate, fates, tested
+from umbel.advice.facts import facts
+from umbel.advice.fates import fates, tested
 from umbel.advice.judges import judges
 from umbel.advice.losses import with_examples
 from umbel.advice.race import RACE, Allowance, contenders, fine_tuned, learning_rate, race
 from umbel.advice.structure import Structure, structure
 from umbel.advice.trial import Clock, Standing, Track
-from umbel.advice.verdict import Verdict, decide
+from umbel.advice.verdict import decide
+from umbel.advice.words import Advice
 from umbel.checks import check
 from umbel.client.net import Net
 from umbel.client.work import LocalTraining
@@ -23,39 +24,11 @@ from umbel.engines.faults import Faults
 from umbel.engines.validation import Limits
 from umbel.runs.starting import check_settings
 from umbel.settings import MOST_ITEMS, argument, hinting
-from umbel.summary import in_short
 
 LOCAL = LocalTraining(epochs=2)
 
 FRACTION = 0.2
 """Share of the training examples used for validation if there are no validation examples."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Advice:
-    """The answer of `advise`: whether one model, several, or one for each client is best."""
-
-    names: tuple[str, ...]  #: the clients
-    facts: Facts  #: sizes, labels and drift
-    structure: Structure  #: how the clients' examples differ, measured before any training
-    standings: tuple[Standing, ...]  #: results of each way to serve the clients
-    verdict: Verdict  #: the answer
-    fates: tuple[Fate, ...]  #: what the answer means to each client
-    test: dict[str, tuple[float, float | None]]  #: way -> mean loss and accuracy on test examples
-    local: LocalTraining  #: how clients trained
-    seed: int  #: seed of all random numbers
-
-    __repr__ = in_short
-
-    @property
-    def clusters(self) -> dict[str, int]:
-        """The cluster of each client, by name."""
-        return dict(zip(self.names, self.verdict.clusters.tolist(), strict=True))
-
-    def __str__(self) -> str:
-        from umbel.advice.words import sentences
-
-        return "\n".join(sentences(self))
 
 
 @hinting

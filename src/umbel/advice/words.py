@@ -1,23 +1,48 @@
-"""Advice in plain sentences."""
+"""The answer of `advise`, and the same in plain sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from math import isfinite, isinf, isnan
-from typing import TYPE_CHECKING
 
+from umbel.advice.facts import Facts
+from umbel.advice.fates import Fate
 from umbel.advice.gains import Gain, ahead, one_beside
 from umbel.advice.judges import FEWEST
-from umbel.advice.trial import DIVERGED, TIME_UP
-from umbel.advice.verdict import ALIKE, below, in_field, pays, preferred_clusters
-from umbel.summary import counted, few, joined_by_and
-
-if TYPE_CHECKING:
-    from umbel.advice.adviser import Advice
-    from umbel.advice.trial import Standing
+from umbel.advice.structure import Structure
+from umbel.advice.trial import DIVERGED, TIME_UP, Standing
+from umbel.advice.verdict import ALIKE, Verdict, below, in_field, pays, preferred_clusters
+from umbel.client.work import LocalTraining
+from umbel.summary import counted, few, in_short, joined_by_and
 
 FEW = 5
 """With fewer training examples in a median client, a sentence warns of too little data."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """The answer of `advise`: whether one model, several, or one for each client is best."""
+
+    names: tuple[str, ...]  #: the clients
+    facts: Facts  #: sizes, labels and drift
+    structure: Structure  #: how the clients' examples differ, measured before any training
+    standings: tuple[Standing, ...]  #: results of each way to serve the clients
+    verdict: Verdict  #: the answer
+    fates: tuple[Fate, ...]  #: what the answer means to each client
+    test: dict[str, tuple[float, float | None]]  #: way -> mean loss and accuracy on test examples
+    local: LocalTraining  #: how clients trained
+    seed: int  #: seed of all random numbers
+
+    __repr__ = in_short
+
+    @property
+    def clusters(self) -> dict[str, int]:
+        """The cluster of each client, by name."""
+        return dict(zip(self.names, self.verdict.clusters.tolist(), strict=True))
+
+    def __str__(self) -> str:
+        return "\n".join(sentences(self))
 
 
 def sentences(advice: Advice) -> list[str]:

@@ -20,8 +20,7 @@ from umbel.checks import (
 )
 from umbel.checks import command as to_paste
 from umbel.cli import FAILED, refused
-from umbel.cli.looking import how_far
-from umbel.cli.printing import say
+from umbel.cli.printing import how_far, say
 from umbel.cli.screen import OwnScreen, Screen
 from umbel.data.sources import Sources
 from umbel.data.tables.described import described

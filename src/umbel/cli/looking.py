@@ -20,7 +20,7 @@ from umbel.cli.options import (
     only_option,
     without_option,
 )
-from umbel.cli.printing import print_rows, print_tables, say, say_lines
+from umbel.cli.printing import how_far, print_rows, print_tables, say, say_lines
 from umbel.runs.rows import Table
 from umbel.summary import counted, few
 
@@ -299,11 +299,3 @@ def _what(experiment: Experiment) -> str:
     method, network = (plain(part)["name"] for part in (experiment.algorithm, experiment.model))
     network = "of a module made in Python" if ":Own" in network else network
     return f"method {method}, network {network}"
-
-
-def how_far(folder: RunFolder) -> str:
-    """How many rounds are done, and why no more."""
-    done, stop = len(folder.records()), folder.stop
-    if stop is None:
-        return counted(done, "round")
-    return f"{done} of {folder.experiment.rounds} rounds: {stop.why}"

@@ -11,9 +11,12 @@ import click
 from umbel.checks import printable
 from umbel.cli.options import RowFormat
 from umbel.runs.rows import Table
+from umbel.summary import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from umbel.runs.folder import RunFolder
 
 WIDTH = 80
 """Width in characters that is used if a terminal is too narrow for all columns."""
@@ -48,3 +51,11 @@ def print_tables(*tables: RenderableType, sep: str = "\n") -> None:
     needed = max(Measurement.get(console, wider, table).minimum for table in tables)
     wide = console if needed <= console.width else Console(width=needed)
     wide.print(*tables, sep=sep)
+
+
+def how_far(folder: RunFolder) -> str:
+    """How many rounds are done, and why no more."""
+    done, stop = len(folder.records()), folder.stop
+    if stop is None:
+        return counted(done, "round")
+    return f"{done} of {folder.experiment.rounds} rounds: {stop.why}"

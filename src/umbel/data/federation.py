@@ -15,6 +15,7 @@ from umbel.checks import UsageError, check
 from umbel.client.objectives import BINARY, Objective
 from umbel.data.attributes import Attributes, Given, attributes_of, picked
 from umbel.data.channel_scale import ChannelScale
+from umbel.data.client_files import ClientFiles, write_clients
 from umbel.data.conventions import warn_of_numbering
 from umbel.data.datasets import Dataset, own_splits, read_all
 from umbel.data.examples import tensors_of, with_all_splits
@@ -174,9 +175,9 @@ class Federation:
         file name, and if the folder holds other clients already, or another `groups.csv` or
         `attributes.csv` than these clients have.
         """
-        from umbel.data.scenarios.saved_folder import write_clients
-
-        write_clients(self, Path(folder))
+        scale = self.encoding if isinstance(self.encoding, ChannelScale) else None
+        known = self.groups, self.num_classes, self.attributes, scale
+        write_clients(ClientFiles(self.names, self.splits, *known), Path(folder))
 
     @classmethod
     @hinting

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from umbel.checks import UsageError, check
 from umbel.data.attributes import read_attributes
 from umbel.data.channel_scale import ChannelScale
+from umbel.data.client_files import CLASSES, GROUPS, KNOWN, SCALE
 from umbel.data.federation import Federation
 from umbel.data.groups import read_groups
 from umbel.data.npz import client_files, read_arrays
@@ -22,19 +23,6 @@ from umbel.data.splits import by_name, set_apart
 from umbel.seeds import Stream
 from umbel.settings import whole_path
 from umbel.summary import few
-
-GROUPS = "groups.csv"
-
-ARRAYS = tuple(f"{name}{split}" for split in ("", "_test", "_validation") for name in "xy")
-"""Names of arrays that the file of a client may contain: x and y of each split."""
-
-CLASSES = "num_classes"
-"""Name of the number of classes, an integer, saved if no example has the last label."""
-
-SCALE = ("channel_mean", "channel_deviation")
-"""Names of the scale of recordings, (C,) each, if the saved federation has one."""
-
-KNOWN = (*ARRAYS, CLASSES, *SCALE)
 
 
 @dataclass(frozen=True)

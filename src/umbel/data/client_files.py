@@ -1,8 +1,9 @@
-"""Writing of a federation as a folder with one file of arrays per client."""
+"""A folder with one file of arrays per client: the names of its arrays, and its writing."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,47 +14,71 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from umbel.checks import UsageError, check
-from umbel.data.attributes import FILE, attributes_text
+from umbel.data.attributes import FILE, Attributes, attributes_text
 from umbel.data.channel_scale import ChannelScale
-from umbel.data.federation import Federation
 from umbel.data.files import check_length, files_in, read_text
 from umbel.data.npz import check_saved, partial_files, read_arrays
-from umbel.data.scenarios.folder import ARRAYS, CLASSES, GROUPS, KNOWN, SCALE
+from umbel.data.splits import Split
+
+GROUPS = "groups.csv"
+
+ARRAYS = tuple(f"{name}{split}" for split in ("", "_test", "_validation") for name in "xy")
+"""Names of arrays that the file of a client may contain: x and y of each split."""
+
+CLASSES = "num_classes"
+"""Name of the number of classes, an integer, saved if no example has the last label."""
+
+SCALE = ("channel_mean", "channel_deviation")
+"""Names of the scale of recordings, (C,) each, if the saved federation has one."""
+
+KNOWN = (*ARRAYS, CLASSES, *SCALE)
 
 FILE_NAME = 'a name for a file: no / \\ , " or line break, no dot in front, no space at an end'
 
 
-def write_clients(federation: Federation, path: Path) -> None:
+@dataclass(frozen=True)
+class ClientFiles:
+    """What the files of a folder hold: the clients of a clients."""
+
+    names: tuple[str, ...]  # M of them
+    splits: tuple[Split, ...]  # training, test, and validation if there is one
+    groups: NDArray[np.int64] | None  # (M,) planted group of each client, if they are known
+    num_classes: int | None  # None: regression
+    attributes: Attributes
+    scale: ChannelScale | None  # of recordings
+
+
+def write_clients(clients: ClientFiles, path: Path) -> None:
     """Write the folder that `read_clients` reads. Raises `UsageError` as `Federation.save`.
 
     A folder that contains exactly these files already is not changed.
     """
-    for name in federation.names:
+    for name in clients.names:
         on_a_line = name == name.strip() and not set(name) & set('/\\\0,"\r\n')
         fine = on_a_line and name != "" and not name.startswith(".")
         check(fine, "client", name, FILE_NAME)
         check_length(Path(f"{name}.npz"), f"client {name[:20]}...")
     check_length(path, "folder")
-    if _is_there(federation, path):  # nothing is written, which may not be possible
+    if _is_there(clients, path):  # nothing is written, which may not be possible
         return
     path.mkdir(parents=True, exist_ok=True)
     lock = path / ".lock"
     with FileLock(lock):
         try:
-            if not _is_there(federation, path):  # another process may have written it meanwhile
-                texts = _texts(federation)
+            if not _is_there(clients, path):  # another process may have written it meanwhile
+                texts = _texts(clients)
                 _check_texts(texts, path)
-                _write(federation, path, texts)
+                _write(clients, path, texts)
         finally:
             lock.unlink(missing_ok=True)
 
 
-def _is_there(federation: Federation, path: Path) -> bool:
+def _is_there(clients: ClientFiles, path: Path) -> bool:
     """Whether the folder holds these clients. Raises `UsageError` if it holds others."""
     free = not path.exists() or (path.is_dir() and not files_in(path, ".npz"))
     if not free:
         check_saved(path)
-        if _is_written(federation, path):
+        if _is_written(clients, path):
             return True
     check(free, "folder", str(path), "a folder without .npz files")
     return False
@@ -71,16 +96,16 @@ def _check_texts(texts: Mapping[str, str], path: Path) -> None:
         check(fine, "folder", str(path / file), "what these clients are saved with; remove it")
 
 
-def _write(federation: Federation, path: Path, texts: Mapping[str, str]) -> None:
+def _write(clients: ClientFiles, path: Path, texts: Mapping[str, str]) -> None:
     """Write all files into a folder without `.npz` files, or none."""
     new = {path / file: text for file, text in texts.items() if not _says(path / file, text)}
     # What a process that was killed has left; the partial files last, as they show that it was.
     for left in (*new, *partial_files(path)):
         left.unlink(missing_ok=True)
-    partial = [path / f"{client}.partial" for client in range(federation.num_clients)]
-    whole = [path / f"{name}.npz" for name in federation.names]
+    partial = [path / f"{client}.partial" for client in range(len(clients.names))]
+    whole = [path / f"{name}.npz" for name in clients.names]
     try:
-        _write_arrays(federation, partial)
+        _write_arrays(clients, partial)
         for file, text in new.items():
             file.write_text(text, encoding="utf-8")
         # Last: until the last file has its name, a partial one shows that clients are missing.
@@ -92,35 +117,35 @@ def _write(federation: Federation, path: Path, texts: Mapping[str, str]) -> None
         raise
 
 
-def _write_arrays(federation: Federation, files: Sequence[Path]) -> None:
-    beside = _beside(federation)
+def _write_arrays(clients: ClientFiles, files: Sequence[Path]) -> None:
+    beside = _beside(clients)
     for client, file in enumerate(files):
         with file.open("wb") as opened:
-            np.savez(opened, **_arrays(federation, client), **beside)
+            np.savez(opened, **_arrays(clients, client), **beside)
 
 
-def _arrays(federation: Federation, client: int) -> dict[str, Any]:
+def _arrays(clients: ClientFiles, client: int) -> dict[str, Any]:
     """The arrays in the file of a client."""
-    values = [each for split in federation.splits for each in split.of(client)]
+    values = [each for split in clients.splits for each in split.of(client)]
     return {name: _array(each) for name, each in zip(ARRAYS, values, strict=False)}
 
 
-def _beside(federation: Federation) -> dict[str, Any]:
+def _beside(clients: ClientFiles) -> dict[str, Any]:
     """Further content of each file: classes beyond the labels, and the scale of channels."""
-    classes, scale = federation.num_classes, federation.encoding
-    seen = max((int(split.y.max()) + 1 for split in federation.splits if len(split.y)), default=0)
+    classes, scale = clients.num_classes, clients.scale
+    seen = max((int(split.y.max()) + 1 for split in clients.splits if len(split.y)), default=0)
     beside = {} if classes in (None, seen) else {CLASSES: np.array(classes)}
-    if isinstance(scale, ChannelScale):
+    if scale is not None:
         values = (np.array(scale.mean), np.array(scale.deviation))
         beside |= dict(zip(SCALE, values, strict=True))
     return beside
 
 
-def _texts(federation: Federation) -> dict[str, str]:
+def _texts(clients: ClientFiles) -> dict[str, str]:
     """The texts of the other files by name; empty for a file that is not written."""
-    groups = [] if federation.groups is None else federation.groups.tolist()
-    lines = [f"{name},{group}\n" for name, group in zip(federation.names, groups, strict=False)]
-    known = attributes_text(federation.names, federation.attributes)
+    groups = [] if clients.groups is None else clients.groups.tolist()
+    lines = [f"{name},{group}\n" for name, group in zip(clients.names, groups, strict=False)]
+    known = attributes_text(clients.names, clients.attributes)
     return {FILE: known, GROUPS: "".join(lines)}
 
 
@@ -133,19 +158,17 @@ def _says(file: Path, text: str) -> bool:
     return lines == text.splitlines()
 
 
-def _is_written(federation: Federation, path: Path) -> bool:
+def _is_written(clients: ClientFiles, path: Path) -> bool:
     """Whether a folder contains exactly the files that would be written."""
-    if not path.is_dir() or {file.stem for file in files_in(path, ".npz")} != set(federation.names):
+    if not path.is_dir() or {file.stem for file in files_in(path, ".npz")} != set(clients.names):
         return False
     try:
-        if not all(_says(path / name, text) for name, text in _texts(federation).items()):
+        if not all(_says(path / name, text) for name, text in _texts(clients).items()):
             return False
-        beside = _beside(federation)
+        beside = _beside(clients)
         return all(
-            _are_equal(
-                read_arrays(path / f"{name}.npz", KNOWN), _arrays(federation, client) | beside
-            )
-            for client, name in enumerate(federation.names)
+            _are_equal(read_arrays(path / f"{name}.npz", KNOWN), _arrays(clients, client) | beside)
+            for client, name in enumerate(clients.names)
         )
     except UsageError:  # an unreadable file is not one of these
         return False
