@@ -21,7 +21,7 @@ import umbel
 from benchmarks.refusing import plainly
 from umbel.algorithms import FLHC
 from umbel.checks import check
-from umbel.runs.result import Result
+from umbel.results.run import Result
 
 MOST = 12
 """Numbers of clusters to consider."""

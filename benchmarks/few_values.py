@@ -29,8 +29,8 @@ from umbel.data.sources import Sources
 from umbel.engines import make_engine
 from umbel.flow import Flow, Rows, drive
 from umbel.papers.catalogue import REPRODUCTIONS
-from umbel.runs.experiment import Experiment
-from umbel.runs.run import Run
+from umbel.runs.experiment import ExperimentSettings
+from umbel.runs.rounds import Rounds
 from umbel.server.ask import Context, gradients
 from umbel.server.kept_features import drawn
 
@@ -106,21 +106,21 @@ def _changed(flow: Flow[T], change: Callable[[Work], Work]) -> Flow[T]:
         return stop.value  # type: ignore[no-any-return]
 
 
-def experiments(name: str, seed: int, columns: tuple[str, ...]) -> Mapping[str, Experiment]:
+def experiments(name: str, seed: int, columns: tuple[str, ...]) -> Mapping[str, ExperimentSettings]:
     """A reproduction's experiments with CFL-GP, by their columns."""
     cells = REPRODUCTIONS[name].cells("full")
     of = {c.column: c.experiment for c in cells if c.row == "CFL-GP" and c.column in columns}
     return {column: replace(of[column], seed=seed) for column in columns}
 
 
-def changed(experiment: Experiment, way: str = "cut") -> Run:
+def changed(experiment: ExperimentSettings, way: str = "cut") -> Rounds:
     """The run of an experiment with changed work of clients."""
     usual = experiment.algorithm
     values: dict[str, Any] = {each.name: getattr(usual, each.name) for each in fields(usual)}
     return replace(experiment.open(Sources.default()), algorithm=Changed(**values, way=way))
 
 
-def first_gradients(run: Run) -> Tensor:
+def first_gradients(run: Rounds) -> Tensor:
     """(M, P): each client's gradient at the first model, uncut."""
     usual: Any = run.algorithm
     state, ctx = run.start(1), run.context(0, 1)

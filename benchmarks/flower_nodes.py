@@ -22,8 +22,8 @@ from umbel.algorithms import FLACC
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.data.sources import Sources
-from umbel.runs.config import read, write
-from umbel.runs.experiment import Experiment
+from umbel.results.run import Experiment, read
+from umbel.runs.config import write
 from umbel.runs.folder import RunFolder
 from umbel.runs.library import find_experiment
 
@@ -36,7 +36,7 @@ from pathlib import Path
 from flwr.serverapp import ServerApp
 
 from umbel.flower.server import Settings, serve
-from umbel.runs.config import read
+from umbel.results.run import read
 
 {here}
 from benchmarks.flower_times import TimedGrid

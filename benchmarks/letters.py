@@ -26,7 +26,7 @@ from umbel.client.work import LocalTraining
 from umbel.data.scenarios.overlapping_labels import OverlappingLabels
 from umbel.data.sources import Sources
 from umbel.papers.catalogue import REPRODUCTIONS
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.records import Record
 
 CLASSES, GROUPS, ABSENT = 47, 8, 7
@@ -96,7 +96,7 @@ CHOICES: Mapping[str, Choice] = {
 }
 
 
-def experiment_of(choice: str, clients: int, rounds: int, seed: int) -> Experiment:
+def experiment_of(choice: str, clients: int, rounds: int, seed: int) -> ExperimentSettings:
     """The full-size experiment under choices such as "blocks+lr-0.1", of these clients and rounds.
 
     Raises `UsageError` for a choice that is not among `CHOICES`.
@@ -131,7 +131,7 @@ def same_name(scenario: OverlappingLabels) -> tuple[float, float]:
     return float(np.mean(shares)), max(shares)
 
 
-def watched(experiment: Experiment, sources: Sources) -> Iterator[tuple[Record, int]]:
+def watched(experiment: ExperimentSettings, sources: Sources) -> Iterator[tuple[Record, int]]:
     """The records of the rounds that are shown, and how many models some client uses."""
     last = experiment.rounds - 1
     for state, record in experiment.open(sources).rounds(experiment.rounds):

@@ -12,7 +12,7 @@ from time import process_time
 
 from benchmarks.measure import Timing, pin
 from umbel.data.sources import Sources
-from umbel.runs.config import read
+from umbel.results.run import read
 from umbel.runs.execution import execute, execute_together
 from umbel.runs.folder import RunFolder
 from umbel.runs.library import find_experiment

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from umbel.algorithms.flacc import FLACC, FLACCState
 from umbel.data.scenarios.shifted import Shifted
 from umbel.data.sources import Sources
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 from umbel.seeds import Stream, generator
 
 Values = NDArray[np.float64]
@@ -65,7 +65,7 @@ class RoundSeen:
     accuracy: float | None = None  # mean over clients, where they were evaluated
 
 
-def swapped_pairs(experiment: Experiment) -> tuple[tuple[int, ...], ...]:
+def swapped_pairs(experiment: ExperimentSettings) -> tuple[tuple[int, ...], ...]:
     """The labels that each group of a scenario has swapped, under the experiment's seed."""
     rng, labels = generator(experiment.seed, Stream.DATA), np.arange(10)
     nothing = np.zeros((10, 1, 1, 1), dtype=np.float32)
@@ -75,7 +75,9 @@ def swapped_pairs(experiment: Experiment) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(np.flatnonzero(table != labels).tolist()) for table in tables)
 
 
-def rounds_seen(experiment: Experiment, count: int, sources: Sources) -> Iterator[RoundSeen]:
+def rounds_seen(
+    experiment: ExperimentSettings, count: int, sources: Sources
+) -> Iterator[RoundSeen]:
     """Do the first rounds of an experiment with FLACC and swapped labels, and look at each."""
     run, method = experiment.open(sources), experiment.algorithm
     assert isinstance(method, FLACC)

@@ -46,7 +46,7 @@ from umbel.engines.precision import bf16_units, usable_precision
 from umbel.engines.trials import with_channels_last
 from umbel.flow import Rows
 from umbel.networks import CNN, CNNLin, LeNet, Model, ResNet18
-from umbel.runs.config import read
+from umbel.results.run import read
 from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder
 from umbel.runs.library import find_experiment

@@ -34,7 +34,7 @@ from umbel.data.shifts import SwapLabels
 from umbel.data.sources import Sources
 from umbel.networks import CNN
 from umbel.papers.mehta2023.benchmarks import BENCHMARKS
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Study:
     rounds: list[RoundSeen] = field(default_factory=list)
 
 
-def experiment_of(choice: str, seed: int = 0) -> Experiment:
+def experiment_of(choice: str, seed: int = 0) -> ExperimentSettings:
     """The full-size experiment under choices such as "disjoint+glorot".
 
     Raises `ValueError` for a choice that is not among `CHOICES`.

@@ -13,10 +13,10 @@ from umbel.engines import bounds, remembering, wrappers
 from umbel.engines.remembering import Remembering
 from umbel.flow import drive
 from umbel.reduction import Reduction
+from umbel.results.run import Run
 from umbel.runs import run as runs
 from umbel.runs.evidence import EvidenceFolder
 from umbel.runs.folder import RunFolder
-from umbel.runs.run import Run
 
 PARTS = ("engine", "checks", "averages", "server", "evaluation", "record", "checkpoint")
 """Parts of a round's time; "server" is the rest: the method's own work."""

@@ -39,10 +39,9 @@ from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.engines.precision import bf16_units
 from umbel.networks import MLP, CharTransformer
+from umbel.results.run import Experiment, Run
 from umbel.runs.execution import execute
-from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
-from umbel.runs.run import Run
 from umbel.runs.run_tables import results
 from umbel.testing import blobs, mlp
 

@@ -30,8 +30,8 @@ from umbel.engines.faults import Faults
 from umbel.engines.privacy import Privacy
 from umbel.engines.validation import Limits
 from umbel.networks import MODELS
+from umbel.results.run import Experiment
 from umbel.runs.config import structured
-from umbel.runs.experiment import Experiment
 from umbel.runs.personal import Personal
 from umbel.server import aggregation, ask
 from umbel.server.aggregation import Averaging

@@ -17,7 +17,7 @@ from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Guarded, QuorumError
 from umbel.flow import Engine, Replies, Request, Rows, drive
 from umbel.reduction import MANY, Reduction, cluster_sums
-from umbel.runs.run import Run
+from umbel.results.run import Run
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import train_best, train_best_summed
 

@@ -15,10 +15,10 @@ from rich.console import Console
 from umbel.client.optimizers import SGD
 from umbel.data.sources import Sources
 from umbel.networks import CNN, MLP
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 
 
-def small(choice: str) -> Experiment:
+def small(choice: str) -> ExperimentSettings:
     experiment = experiment_of(choice)
     scenario: Any = experiment.scenario
     few = replace(scenario, source="digits", clients=20, examples=(56, 76))

@@ -57,20 +57,16 @@ if TYPE_CHECKING:
     from umbel.report.courses import plot, table
     from umbel.report.reporting import write_report
     from umbel.report.watching import progress
+    from umbel.results.run import Experiment, Result, Run, finish, load, read, resume
     from umbel.runs.assignment import Assignment
-    from umbel.runs.config import read
-    from umbel.runs.execution import execute, load
-    from umbel.runs.experiment import Experiment
+    from umbel.runs.execution import execute
     from umbel.runs.folder import RunFolder
     from umbel.runs.library import find_experiment
     from umbel.runs.personal import Personal
     from umbel.runs.recipes import scenario
     from umbel.runs.records import Record
-    from umbel.runs.result import Result
     from umbel.runs.row_encoder import RowEncoder
-    from umbel.runs.run import Run
     from umbel.runs.run_tables import Results, results
-    from umbel.runs.saving import finish, resume
     from umbel.server.aggregation import Averaging
     from umbel.server.cluster_count import ClusterCount, count_clusters
 
@@ -181,7 +177,6 @@ _HOMES = {
     "umbel.checks": ("UsageError",),
     "umbel.server.cluster_count": ("ClusterCount", "count_clusters"),
     "umbel.report.cluster_plot": ("plot_clusters",),
-    "umbel.runs.config": ("read",),
     "umbel.report.courses": ("plot", "table"),
     "umbel.data.federation": ("Federation",),
     "umbel.data.scenarios.base": ("Scenario",),
@@ -189,11 +184,9 @@ _HOMES = {
     "umbel.engines": ("EngineSettings", "Sequential", "Vectorised"),
     "umbel.engines.faults": ("Faults",),
     "umbel.engines.wrappers": ("QuorumError",),
-    "umbel.runs.execution": ("execute", "load"),
-    "umbel.runs.experiment": ("Experiment",),
+    "umbel.runs.execution": ("execute",),
     "umbel.runs.personal": ("Personal",),
     "umbel.runs.row_encoder": ("RowEncoder",),
-    "umbel.runs.run": ("Run",),
     "umbel.runs.folder": ("RunFolder",),
     "umbel.client.net": ("Net",),
     "umbel.client.objectives": ("BINARY", "CLASSIFICATION", "REGRESSION", "Objective"),
@@ -203,13 +196,20 @@ _HOMES = {
     "umbel.runs.records": ("Record",),
     "umbel.report.reporting": ("write_report",),
     "umbel.runs.assignment": ("Assignment",),
-    "umbel.runs.result": ("Result",),
     "umbel.runs.run_tables": ("Results", "results"),
-    "umbel.runs.saving": ("finish", "resume"),
     "umbel.runs.library": ("find_experiment",),
     "umbel.engines.privacy": ("Privacy",),
     "umbel.engines.validation": ("Limits",),
     "umbel.report.watching": ("progress",),
+    "umbel.results.run": (
+        "Experiment",
+        "Result",
+        "Run",
+        "finish",
+        "load",
+        "read",
+        "resume",
+    ),
     "umbel.client.work": ("Gradient", "LocalTraining"),
 }
 """Where the public names are defined."""

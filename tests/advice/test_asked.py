@@ -12,8 +12,8 @@ from umbel.advice.asked import asked_about, local_training
 from umbel.algorithms import IFCA, Restarts
 from umbel.client.optimizers import Adam
 from umbel.networks import CNN1D
+from umbel.results.run import Experiment
 from umbel.runs.config import write
-from umbel.runs.experiment import Experiment
 
 DIGITS: Any = umbel.read(umbel.find_experiment("ifca-digits"))
 

@@ -23,8 +23,8 @@ from umbel.data.federation import Federation
 from umbel.engines.faults import Faults
 from umbel.engines.validation import Limits
 from umbel.flow import Engine, Replies, Request
+from umbel.results.run import Run
 from umbel.runs import checkpoint
-from umbel.runs.run import Run
 from umbel.runs.seals import KEY
 from umbel.runs.tensor_files import write
 from umbel.server import kept_products

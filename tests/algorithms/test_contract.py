@@ -47,11 +47,10 @@ from umbel.engines import Sequential
 from umbel.engines.faults import Faults
 from umbel.engines.validation import Limits, assemble
 from umbel.flow import Replies, Request, drive
-from umbel.runs.config import read
-from umbel.runs.execution import execute, load
+from umbel.results.run import Run, load, read
+from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder
 from umbel.runs.library import find_experiment
-from umbel.runs.run import Run
 from umbel.server.aggregation import Averaging
 from umbel.server.clusterers import DBSCAN, HDBSCAN, Agglomerative
 from umbel.testing import CHECKS, ROUNDS, Check, blobs, mlp

@@ -16,7 +16,7 @@ from umbel.client.work import LocalTraining, MeanLoss
 from umbel.engines.faults import Faults
 from umbel.engines.validation import Limits
 from umbel.flow import Replies
-from umbel.runs.run import Run
+from umbel.results.run import Run
 from umbel.server.clusterers import DBSCAN, HDBSCAN, Agglomerative, Clusterer, KMedoids, joined
 from umbel.server.loss_distances import loss_distance
 

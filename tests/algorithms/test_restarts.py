@@ -20,9 +20,9 @@ from umbel.algorithms.restarts import RestartsState
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
 from umbel.flow import Replies
+from umbel.results.run import Run
 from umbel.runs import checkpoint
 from umbel.runs.config import plain, structured
-from umbel.runs.run import Run
 
 LOCAL = LocalTraining(epochs=1, batch_size=8)
 

@@ -19,8 +19,8 @@ from umbel.client.work import MEMORY, LocalTraining, Work, joined, parted
 from umbel.engines import make_engine
 from umbel.flow import Engine, Replies, Request
 from umbel.method import Context, Flow, losses, one_model
+from umbel.results.run import Experiment
 from umbel.runs.config import plain, structured
-from umbel.runs.experiment import Experiment
 from umbel.server.clustering import distances
 from umbel.testing import blobs, check_method, mlp
 

@@ -13,7 +13,7 @@ from umbel.data.scenarios import SCENARIOS
 from umbel.networks import MODELS
 from umbel.papers.catalogue import REPRODUCTIONS
 from umbel.papers.saved_results import kept
-from umbel.runs.config import read
+from umbel.results.run import read
 from umbel.runs.library import shipped_comparisons, shipped_experiments
 
 NAMES = {

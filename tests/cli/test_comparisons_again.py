@@ -13,7 +13,8 @@ from umbel.algorithms.base import State
 from umbel.checks import UsageError
 from umbel.cli.comparing import Seeds
 from umbel.client.metrics import Predictions, _own
-from umbel.runs.config import plain, read
+from umbel.results.run import read
+from umbel.runs.config import plain
 from umbel.runs.experiment_file import ExperimentFile
 from umbel.runs.folder import RunFolder
 from umbel.runs.sweep import sweep

@@ -22,8 +22,8 @@ from umbel.networks import MLP
 from umbel.papers.base import Cell, Reproduction, Size
 from umbel.papers.findings import Findings
 from umbel.papers.runner import results
+from umbel.results.run import Experiment
 from umbel.runs.execution import execute
-from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.lockstep import as_one
 

@@ -21,9 +21,9 @@ from umbel.checks import UsageError
 from umbel.report import write_files
 from umbel.report.comparing import Sheet
 from umbel.report.panels import numbered
+from umbel.results.run import Result
 from umbel.runs.folder import RunFolder
 from umbel.runs.metrics import check_names
-from umbel.runs.result import Result
 
 LOCAL = umbel.LocalTraining(lr=0.1, epochs=1)
 

@@ -16,7 +16,7 @@ from tests.federations import blobs
 from umbel.algorithms import FedAvg
 from umbel.client.drawing import drawing_from
 from umbel.client.net import Net
-from umbel.runs.run import Run
+from umbel.results.run import Run
 
 
 def draw() -> tuple[float, float, float]:

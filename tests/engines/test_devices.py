@@ -26,8 +26,8 @@ from umbel.engines.devices import WORKSPACE, GpuSettings, repeatable
 from umbel.engines.explained import explained
 from umbel.flow import Request
 from umbel.networks import CNN, CharLSTM, CharTransformer, LeNet, Linear, Model
+from umbel.results.run import Run
 from umbel.runs.lockstep import seats
-from umbel.runs.run import Run
 
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 CPU, GPU = EngineSettings(device="cpu"), EngineSettings(device="cuda")

@@ -26,8 +26,8 @@ from tests.runs.test_execution import EXPERIMENT, assert_same_end, begin, go_on
 from umbel.engines import EngineSettings, workers
 from umbel.engines.crew import Crew
 from umbel.engines.workers import can_fork
+from umbel.results.run import finish as end_early
 from umbel.runs.folder import RunFolder
-from umbel.runs.saving import finish as end_early
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="this system does not fork processes")
 

@@ -33,8 +33,8 @@ from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Guarded, QuorumError
 from umbel.flow import Replies, Request, Rows, Use
 from umbel.report.terminal import one_line
+from umbel.results.run import Run
 from umbel.runs.guards import meter_of
-from umbel.runs.run import Run
 from umbel.server.aggregation import Averaging
 from umbel.server.shares import bounded_weights
 

@@ -23,8 +23,8 @@ from umbel.flower.discovery import Meeting
 from umbel.flower.owners import Owners
 from umbel.flower.registry import Roll
 from umbel.networks import MLP
+from umbel.results.run import Experiment
 from umbel.runs.config import write
-from umbel.runs.experiment import Experiment
 
 SMALL = Experiment(
     replace(ROTATED_DIGITS, clients=8, examples=(20, 40)),

@@ -36,8 +36,8 @@ from umbel.flower.client import Node
 from umbel.flower.exchange import WORK
 from umbel.flower.limits import NodeLimits
 from umbel.flower.messages import Asked, ask
+from umbel.results.run import Experiment
 from umbel.runs.config import write
-from umbel.runs.experiment import Experiment
 from umbel.runs.personal import Personal
 
 LOCAL = LocalTraining(epochs=5, batch_size=32, lr_decay=0.9)

@@ -22,8 +22,8 @@ from umbel.engines.wrappers import QuorumError
 from umbel.flower import Settings, serve
 from umbel.flower.discovery import Meeting
 from umbel.flower.exchange import WITHOUT_ANSWER, WORK
+from umbel.results.run import Result
 from umbel.runs.folder import RunFolder
-from umbel.runs.result import Result
 from umbel.testing import assert_same_state
 
 

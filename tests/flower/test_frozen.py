@@ -23,7 +23,7 @@ from umbel.flower.expectation import Expectation
 from umbel.flower.greeting import greet, site_in
 from umbel.flower.owners import Owners
 from umbel.flower.refusals import RefusedError
-from umbel.runs.experiment import Experiment
+from umbel.results.run import Experiment
 from umbel.testing import assert_same_state
 
 HEAD = 8 * 10 + 10

@@ -47,7 +47,7 @@ from umbel.flower.messages import Asked, answer_in, refused_in
 from umbel.flower.owners import MOST_NOTED, Owners
 from umbel.flower.precedence import Precedence
 from umbel.flower.refusals import LONGEST_REASON, RefusedError
-from umbel.runs.experiment import Experiment
+from umbel.results.run import Experiment
 from umbel.testing import assert_same_state
 
 EVERYONE = replace(SMALL, algorithm=FedAvg(LOCAL), participation=1.0, rounds=1)

@@ -36,8 +36,8 @@ from umbel.flower.owners import Owners
 from umbel.flower.refusals import RefusedError
 from umbel.flower.registry import Roll
 from umbel.networks import MLP
+from umbel.results.run import Experiment
 from umbel.runs.config import write
-from umbel.runs.experiment import Experiment
 from umbel.runs.seals import json_text
 
 PRIVACY = Privacy(clip=1.0, noise_multiplier=8.0)

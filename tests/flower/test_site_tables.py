@@ -22,7 +22,7 @@ from umbel.flower.discovery import Meeting
 from umbel.flower.owners import Owners
 from umbel.flower.registry import Roll
 from umbel.networks import MLP
-from umbel.runs.experiment import Experiment
+from umbel.results.run import Experiment
 from umbel.runs.seals import json_text
 
 pd = pytest.importorskip("pandas", reason="tables need pandas")

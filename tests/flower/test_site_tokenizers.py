@@ -20,7 +20,7 @@ from umbel.data.tables.encoding import Encoding
 from umbel.flower import Settings, serve
 from umbel.flower.owners import Owners
 from umbel.networks import TextClassifier
-from umbel.runs.experiment import Experiment
+from umbel.results.run import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.seals import json_text
 

@@ -30,11 +30,10 @@ from umbel.flower.owners import Owners
 from umbel.flower.refusals import RefusedError
 from umbel.flower.registry import Roll
 from umbel.networks import Linear
+from umbel.results.run import Experiment, Result
 from umbel.runs.execution import execute
-from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.personal import Personal
-from umbel.runs.result import Result
 from umbel.runs.seals import json_text
 
 

@@ -28,7 +28,7 @@ from umbel.checks import UsageError
 from umbel.data.sources import Sources
 from umbel.runs.execution import advance, opened
 from umbel.runs.folder import RunFolder
-from umbel.runs.run import Run
+from umbel.runs.rounds import Rounds
 from umbel.runs.run_tables import results_of
 from umbel.runs.seals import intact
 
@@ -59,7 +59,7 @@ class Whole:
 
     path: Path
     files: dict[str, bytes]
-    run: Run | None  # what goes on with it, where it is not finished
+    run: Rounds | None  # what goes on with it, where it is not finished
     result: Any  # what it comes to
     # What commands write to, always the same: click keeps every stream that it has seen.
     printed: tuple[io.StringIO, io.StringIO] = field(

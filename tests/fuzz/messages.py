@@ -53,8 +53,8 @@ from umbel.flower.greeting import greet, introduce
 from umbel.flower.messages import Asked, answer, ask
 from umbel.flower.registry import Roll
 from umbel.networks import Linear
+from umbel.results.run import Experiment
 from umbel.runs.config import write
-from umbel.runs.experiment import Experiment
 
 SECONDS = 1.0
 """Most processor time for one message."""

@@ -8,8 +8,8 @@ from typing import Any, get_args, get_type_hints
 
 from umbel.algorithms.restarts import Restarts
 from umbel.data.scenarios import SCENARIOS
+from umbel.results.run import Experiment
 from umbel.runs.config import REGISTRIES
-from umbel.runs.experiment import Experiment
 from umbel.settings import bare, members_of
 
 LONG = 100_000

@@ -29,7 +29,7 @@ from umbel.papers.saved_results import SavedResults, kept
 from umbel.runs.budget import Budget
 from umbel.runs.config import plain, structured
 from umbel.runs.execution import execute
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.folder import RunFolder
 
 HEADLINES = {
@@ -78,15 +78,15 @@ def test_its_experiments_have_names_of_their_own(wanted: Reproduction, size: Siz
     cells = wanted.cells(size)
     places = [(cell.row, cell.column) for cell in cells]
     assert len(set(places)) == len(places)
-    by_name: dict[str, Experiment] = {}
+    by_name: dict[str, ExperimentSettings] = {}
     for cell in cells:
         assert by_name.setdefault(cell.experiment.name, cell.experiment) == cell.experiment
-        assert structured(plain(cell.experiment), Experiment) == cell.experiment
+        assert structured(plain(cell.experiment), ExperimentSettings) == cell.experiment
 
 
 @pytest.mark.parametrize("size", get_args(Size))
 def test_reproductions_that_share_a_name_share_the_experiment(size: Size) -> None:
-    by_name: dict[str, Experiment] = {}
+    by_name: dict[str, ExperimentSettings] = {}
     for cell in (cell for wanted in ALL for cell in wanted.cells(size)):
         assert by_name.setdefault(cell.experiment.name, cell.experiment) == cell.experiment
 

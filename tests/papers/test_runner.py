@@ -19,12 +19,11 @@ from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size
 from umbel.papers.findings import Findings
 from umbel.papers.page import tables
 from umbel.papers.runner import left_out, pieces, results
+from umbel.results.run import Experiment, finish, resume
 from umbel.runs.environment import environment
 from umbel.runs.execution import execute
-from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.records import Record
-from umbel.runs.saving import finish, resume
 from umbel.runs.seals import json_text
 
 SMALL = replace(ROTATED_DIGITS, clients=8, examples=(20,))

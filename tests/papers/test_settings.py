@@ -9,8 +9,8 @@ import pytest
 
 from umbel.papers.base import Size
 from umbel.papers.catalogue import REPRODUCTIONS
-from umbel.runs.config import read
-from umbel.runs.experiment import Experiment
+from umbel.results.run import read
+from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.library import experiments_in, shipped_comparisons
 
 OURS = {
@@ -36,13 +36,13 @@ OF_PAPERS = {
 }
 
 
-def essence(experiment: Experiment) -> Experiment:
+def essence(experiment: ExperimentSettings) -> ExperimentSettings:
     """The experiment, whatever it is called and however often it is looked at and saved."""
     return replace(experiment, name="any", description="", evaluate_every=1, checkpoint_every=1)
 
 
 @pytest.fixture(scope="module")
-def cells() -> list[Experiment]:
+def cells() -> list[ExperimentSettings]:
     """All cells of all tables."""
     return [
         essence(cell.experiment)
@@ -54,6 +54,6 @@ def cells() -> list[Experiment]:
 
 @pytest.mark.parametrize("name", OF_PAPERS)
 def test_an_experiment_of_a_paper_is_a_cell_of_its_tables(
-    name: str, cells: list[Experiment]
+    name: str, cells: list[ExperimentSettings]
 ) -> None:
     assert (essence(OF_PAPERS[name]) in cells) == (name not in IN_NO_TABLE)

@@ -22,9 +22,8 @@ from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.data.sources import Sources
 from umbel.engines.faults import Faults
-from umbel.runs.config import read
+from umbel.results.run import Experiment, read
 from umbel.runs.execution import advance, execute
-from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.library import find_experiment
 

@@ -13,9 +13,8 @@ from tests.shell import SMALL, Shell
 from umbel.algorithms import FedAvg
 from umbel.client.work import LocalTraining
 from umbel.report import write_files
-from umbel.runs.config import read
+from umbel.results.run import Run, read
 from umbel.runs.deployed import NODES
-from umbel.runs.run import Run
 from umbel.runs.run_tables import run_folders
 from umbel.testing import blobs, mlp
 

@@ -22,8 +22,8 @@ from umbel.checks import UsageError
 from umbel.data.sources import Sources
 from umbel.report import write_files
 from umbel.report.packing import packed
+from umbel.results.run import read
 from umbel.runs.advised import ADVICE
-from umbel.runs.config import read
 from umbel.runs.deployed import NODES
 from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder

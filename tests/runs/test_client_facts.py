@@ -11,8 +11,7 @@ from umbel.algorithms import FedAvg
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
-from umbel.runs.result import Result
-from umbel.runs.run import Run
+from umbel.results.run import Result, Run
 from umbel.runs.run_tables import results
 from umbel.testing import blobs, mlp
 

@@ -30,8 +30,8 @@ from umbel.data.shifts import LabelGroups
 from umbel.data.sources import Sources
 from umbel.engines import EngineSettings
 from umbel.networks import CNN, MLP
-from umbel.runs.config import plain, read, structured, write
-from umbel.runs.experiment import Experiment
+from umbel.results.run import Experiment, read
+from umbel.runs.config import plain, structured, write
 from umbel.runs.library import (
     experiments_in,
     find_comparison,

@@ -15,8 +15,8 @@ from umbel.algorithms import CFLGP, FedAvg, RandomClusters, Sharing
 from umbel.checks import UsageError
 from umbel.data.sources import Sources
 from umbel.method import Algorithm, Averaging, Context, Flow, LocalTraining, Setup, State, federate
+from umbel.results.run import read
 from umbel.runs.another import check_same
-from umbel.runs.config import read
 from umbel.runs.control import check_room, control, controls
 from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder

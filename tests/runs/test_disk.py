@@ -24,7 +24,7 @@ from umbel.runs.durable import remove_left_of, replacing, write_text
 from umbel.runs.execution import advance, execute, opened
 from umbel.runs.folder import RunFolder
 from umbel.runs.records import Record
-from umbel.runs.run import Run
+from umbel.runs.rounds import Rounds
 
 FILES = ("clusters.csv", "clusters.seal", "checkpoint.safetensors", "models/cluster-0.safetensors")
 
@@ -51,7 +51,7 @@ def attempts(begun: Path, to: Path, fault: Fault) -> None:
         at += 1
 
 
-def attempt(folder: RunFolder, run: Run, disk: Disk) -> tuple[list[str], list[object] | None]:
+def attempt(folder: RunFolder, run: Rounds, disk: Disk) -> tuple[list[str], list[object] | None]:
     """What was changed, and why not more."""
     disk.install()
     try:

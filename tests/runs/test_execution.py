@@ -26,10 +26,10 @@ from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.networks import MLP
+from umbel.results.run import Experiment, load
 from umbel.runs import checkpoint_parts
 from umbel.runs.config import write
-from umbel.runs.execution import advance, execute, load
-from umbel.runs.experiment import Experiment
+from umbel.runs.execution import advance, execute
 from umbel.runs.folder import RunFolder
 from umbel.runs.records import Record
 

@@ -24,10 +24,9 @@ from umbel.engines.faults import Faults
 from umbel.engines.validation import Limits
 from umbel.engines.wrappers import QuorumError
 from umbel.networks import MLP, Model
+from umbel.results.run import Experiment, Run
 from umbel.runs.budget import Budget
-from umbel.runs.experiment import Experiment
 from umbel.runs.records import Record
-from umbel.runs.run import Run
 from umbel.server.aggregation import Averaging
 
 LOCAL = LocalTraining(epochs=1, batch_size=8)

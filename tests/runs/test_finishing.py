@@ -15,12 +15,12 @@ from umbel.checks import InUseError, UsageError
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.networks import Linear
+from umbel.results.run import Experiment
 from umbel.runs.budget import Budget
 from umbel.runs.checkpoint import next_round
 from umbel.runs.execution import execute
-from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
-from umbel.runs.saving import rounds_in
+from umbel.runs.resuming import rounds_in
 
 EXPERIMENT = Experiment(
     scenario=replace(ROTATED_DIGITS, clients=4),

@@ -22,10 +22,10 @@ from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.networks import MLP
+from umbel.results.run import Experiment, load, read
 from umbel.runs import checkpoint
-from umbel.runs.config import read, write
-from umbel.runs.execution import execute, load
-from umbel.runs.experiment import Experiment
+from umbel.runs.config import write
+from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder
 from umbel.runs.origins import FROZEN_WITHIN
 from umbel.runs.tensor_files import reading, tensors_in

@@ -21,8 +21,8 @@ from umbel.algorithms import (
 from umbel.algorithms.base import Algorithm
 from umbel.client.work import LocalTraining
 from umbel.engines.validation import Limits
+from umbel.results.run import Run
 from umbel.runs.records import Record
-from umbel.runs.run import Run
 from umbel.server.aggregation import Averaging
 
 LOCAL = LocalTraining(epochs=1)

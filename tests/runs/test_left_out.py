@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from umbel.runs.config import read
+from umbel.results.run import read
 from umbel.runs.left_out import left_out
 from umbel.runs.sweep import sweep
 

@@ -33,13 +33,12 @@ from umbel.engines.validation import Limits
 from umbel.engines.wrappers import QuorumError
 from umbel.flow import Engine, Replies, Request, Rows
 from umbel.networks import MLP
+from umbel.results.run import Experiment, Run
 from umbel.runs.execution import TOGETHER, execute, execute_together
-from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.joining import kind_of, merged
 from umbel.runs.lockstep import MeetingPoint, joined, pays, seats
 from umbel.runs.records import Record
-from umbel.runs.run import Run
 
 LOCAL = LocalTraining(epochs=2, batch_size=10)
 EXPERIMENT = Experiment(

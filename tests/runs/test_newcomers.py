@@ -25,9 +25,9 @@ from umbel.engines import Sequential, Vectorised
 from umbel.flow import Engine, Replies, Request, Rows
 from umbel.networks import Linear
 from umbel.report import terminal
+from umbel.results.run import Result
 from umbel.runs import descriptions
 from umbel.runs.descriptions import placed
-from umbel.runs.result import Result
 
 LOCAL = LocalTraining(epochs=1)
 

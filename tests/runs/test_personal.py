@@ -29,8 +29,8 @@ from umbel.data.sources import Sources
 from umbel.engines import EngineSettings, Sequential
 from umbel.flow import Engine, Replies, Request, Rows
 from umbel.networks import Linear
+from umbel.results.run import Run
 from umbel.runs import tuning
-from umbel.runs.run import Run
 from umbel.seeds import Stream, client_seeds
 from umbel.testing import mlp
 

@@ -17,7 +17,8 @@ from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.engines import EngineSettings
 from umbel.report import terminal
-from umbel.runs.execution import execute_together, load
+from umbel.results.run import load
+from umbel.runs.execution import execute_together
 from umbel.runs.folder import RunFolder
 
 

@@ -19,11 +19,10 @@ from umbel.data.sources import Sources
 from umbel.engines import EngineSettings, Vectorised
 from umbel.flow import Engine, Replies, Request
 from umbel.networks import MLP
-from umbel.runs.execution import execute, execute_together, load
-from umbel.runs.experiment import Experiment
+from umbel.results.run import Experiment, Run, load
+from umbel.runs.execution import execute, execute_together
 from umbel.runs.folder import RunFolder
 from umbel.runs.records import Record
-from umbel.runs.run import Run
 
 LOCAL = LocalTraining(epochs=2, batch_size=10)
 EXPERIMENT = Experiment(

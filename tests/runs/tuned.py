@@ -17,9 +17,8 @@ from umbel.data.sources import Sources
 from umbel.engines import Sequential
 from umbel.flow import Request, Rows
 from umbel.networks import MLP
-from umbel.runs.experiment import Experiment
+from umbel.results.run import Experiment, Run
 from umbel.runs.personal import Personal
-from umbel.runs.run import Run
 from umbel.runs.scores import ClientScores
 
 LOCAL = LocalTraining(epochs=2, batch_size=10)

@@ -15,7 +15,7 @@ from umbel.client.work import LocalTraining
 from umbel.data.scenarios import SCENARIOS
 from umbel.data.tables.reading import holds_tables
 from umbel.runs.config import read, structured
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.left_out import left_out, tell
 from umbel.runs.library import find_experiment, shipped_experiments
 from umbel.runs.places import whole
@@ -32,7 +32,7 @@ OWN = re.compile(r"[\w.]+:[\w.]+")
 
 def asked_about(
     data: str, settings: Sequence[str], seed: int | None, *, looking: bool = False
-) -> Experiment:
+) -> ExperimentSettings:
     """The data and the network, as an experiment.
 
     Raises `UsageError` for data that can't be found, and for settings of privacy.
@@ -51,7 +51,7 @@ def asked_about(
             "algorithm": {"name": "fedavg"},
         }
         table = reduce(merged, tables_of(settings), table)
-        found = structured(table, Experiment, looking)
+        found = structured(table, ExperimentSettings, looking)
         known = not isinstance(found.scenario, Stranger)  # the fields of others are known later
         if known and path.exists() and "path" not in table["scenario"]:
             found = _reading(found, data)
@@ -61,7 +61,9 @@ def asked_about(
     return found if seed is None else found.with_seed(seed)
 
 
-def local_training(asked: Experiment, data: str, settings: Sequence[str]) -> LocalTraining | None:
+def local_training(
+    asked: ExperimentSettings, data: str, settings: Sequence[str]
+) -> LocalTraining | None:
     """Local training, if the experiment states it; None: its learning rate is to be found."""
     of_a_file = data.endswith(".toml") or data in shipped_experiments()
     table = load_table(find_experiment(data)) if of_a_file else {"algorithm": {}}
@@ -71,7 +73,7 @@ def local_training(asked: Experiment, data: str, settings: Sequence[str]) -> Loc
     return local if isinstance(local, LocalTraining) else None
 
 
-def _reading(asked: Experiment, data: str) -> Experiment:
+def _reading(asked: ExperimentSettings, data: str) -> ExperimentSettings:
     """The same, but its scenario, which settings have put in place of the usual one, reads this."""
     scenario: Any = asked.scenario
     fine = hasattr(scenario, "path")

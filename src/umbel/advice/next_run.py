@@ -8,7 +8,7 @@ from umbel.advice.adviser import FRACTION
 from umbel.advice.words import Advice
 from umbel.algorithms import FedAvg, FixedClusters, LocalOnly
 from umbel.algorithms.base import Algorithm, State
-from umbel.runs.experiment import LONGEST_NAME, Experiment
+from umbel.runs.experiment import LONGEST_NAME, ExperimentSettings
 from umbel.runs.personal import Personal
 
 
@@ -24,7 +24,7 @@ def algorithm_of(advice: Advice) -> Algorithm[State]:
     return FedAvg(local=local)
 
 
-def next_experiment(advice: Advice, asked: Experiment) -> Experiment:
+def next_experiment(advice: Advice, asked: ExperimentSettings) -> ExperimentSettings:
     """The experiment to run next on the data of `asked`."""
     chosen = advice.verdict.chosen
     trained = chosen.contender.base or chosen.contender

@@ -16,7 +16,7 @@ from umbel.data.files import check_no_link, read_text
 from umbel.runs import config
 from umbel.runs.advised import ADVICE, holds_advice
 from umbel.runs.durable import write_text
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 
 FOUND, NEXT, PAGE = ADVICE, "experiment.toml", "report.html"
 
@@ -32,7 +32,7 @@ def check_free(folder: Path) -> None:
     check(free, "--out", str(folder), "a new folder, or one with advice in it")
 
 
-def save(folder: Path, told: Summary, next_: Callable[[], Experiment] | None) -> list[Path]:
+def save(folder: Path, told: Summary, next_: Callable[[], ExperimentSettings] | None) -> list[Path]:
     """Write the folder, and return the files; a page is among them where plotly is installed.
 
     What was found is on disk before `next_` makes the experiment to run next.

@@ -23,7 +23,7 @@ from umbel.engines.faults import Faults
 from umbel.engines.validation import Limits
 from umbel.flow import Rows
 from umbel.runs.records import EVALUATION, MEGABYTE, Record
-from umbel.runs.run import Run
+from umbel.runs.rounds import Rounds
 from umbel.runs.scores import ClientScores
 from umbel.runs.starting import unsaid
 from umbel.summary import in_short
@@ -165,7 +165,7 @@ class Track:
         if standing.stopped or standing.rounds >= rounds:
             return standing
         step = max(1, (rounds - standing.rounds) // EVALUATIONS)
-        run = Run(
+        run = Rounds(
             standing.contender.algorithm,
             self.federation,
             self.net,

@@ -29,7 +29,7 @@ from umbel.runs.another import check_same
 from umbel.runs.config import plain, structured
 from umbel.runs.config_errors import TableError
 from umbel.runs.durable import writing_to
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.finding import runs_in
 from umbel.runs.flat import flat
 from umbel.runs.folder import RunFolder
@@ -45,7 +45,7 @@ LINES = 4
 """Progress lines for a run where output is not a terminal."""
 
 
-def sweeps_in(source: Path, settings: Sequence[str]) -> list[Experiment]:
+def sweeps_in(source: Path, settings: Sequence[str]) -> list[ExperimentSettings]:
     """The experiments of a folder, one for each combination of the settings' values.
 
     Raises `UsageError` for a setting that no experiment has, and for two files of one name.
@@ -86,10 +86,10 @@ def _hint(path: str, sweeps: Sequence[Sweep]) -> str:
     return f"; {hint}" if hint else ""
 
 
-def _meant(path: str, experiment: Experiment) -> list[str | None]:
+def _meant(path: str, experiment: ExperimentSettings) -> list[str | None]:
     """The key that an experiment suggests in place of this one, if any."""
     try:
-        structured(merged(plain(experiment), parse_setting(f"{path}=0")), Experiment)
+        structured(merged(plain(experiment), parse_setting(f"{path}=0")), ExperimentSettings)
     except TableError as error:
         return [each.closest for each in error.problems if each.unknown == path]
     except UsageError:
@@ -105,7 +105,9 @@ def strangers_named(source: Path, settings: Sequence[str]) -> Iterator[str]:
         yield from strangers_in(parse_setting(value))
 
 
-def check_start(groups: Sequence[Sequence[Experiment]], runs_dir: Path, sources: Sources) -> None:
+def check_start(
+    groups: Sequence[Sequence[ExperimentSettings]], runs_dir: Path, sources: Sources
+) -> None:
     """Start each new experiment under its first seed, so that errors show before any training.
 
     Raises `UsageError` that names the experiment that can't start, or a folder of another one.
@@ -131,12 +133,12 @@ def check_start(groups: Sequence[Sequence[Experiment]], runs_dir: Path, sources:
             first.opened(federation).start(first.rounds)
 
 
-def _titled(experiment: Experiment) -> str:
+def _titled(experiment: ExperimentSettings) -> str:
     return titled(experiment.name, [experiment.seed])
 
 
 def make_all(
-    groups: Sequence[Sequence[Experiment]],
+    groups: Sequence[Sequence[ExperimentSettings]],
     runs_dir: Path,
     sources: Sources,
     quiet: bool,
@@ -163,7 +165,9 @@ def make_all(
     return [RunFolder.begin(runs_dir, seeded) for group in groups for seeded in group], failed
 
 
-def _once(groups: Sequence[Sequence[Experiment]], runs_dir: Path) -> Sequence[Sequence[Experiment]]:
+def _once(
+    groups: Sequence[Sequence[ExperimentSettings]], runs_dir: Path
+) -> Sequence[Sequence[ExperimentSettings]]:
     """The groups, each with a name that has runs with its very settings, if its own has none.
 
     A control belongs to the method that its name says, and keeps it.
@@ -174,7 +178,7 @@ def _once(groups: Sequence[Sequence[Experiment]], runs_dir: Path) -> Sequence[Se
             there = folder.experiment
             if folder.begun:
                 names.setdefault(_made_of(there), there.name)
-    found: dict[tuple[str, int], Sequence[Experiment]] = {}
+    found: dict[tuple[str, int], Sequence[ExperimentSettings]] = {}
     for group in groups:
         own, begun = group[0].name, any(RunFolder.of(runs_dir, each).begun for each in group)
         name = own
@@ -188,7 +192,7 @@ def _once(groups: Sequence[Sequence[Experiment]], runs_dir: Path) -> Sequence[Se
     return list(found.values())
 
 
-def _made_of(experiment: Experiment) -> str:
+def _made_of(experiment: ExperimentSettings) -> str:
     """All settings that runs of one name have alike, but the name."""
     table = dict(flat(plain(experiment)))
     free = ("name", "description", "seed", "engine.workers")
@@ -205,7 +209,7 @@ class Seeds:
     sources: Sources
 
     @classmethod
-    def of(cls, group: Sequence[Experiment], runs_dir: Path, sources: Sources) -> Seeds:
+    def of(cls, group: Sequence[ExperimentSettings], runs_dir: Path, sources: Sources) -> Seeds:
         """The runs of these experiments."""
         seeds = tuple(seeded.seed for seeded in group)
         return cls(plain(group[0]), seeds, runs_dir, sources)
@@ -215,9 +219,9 @@ class Seeds:
         """What messages call it."""
         return titled(self.table["name"], self.seeds)
 
-    def experiments(self) -> list[Experiment]:
+    def experiments(self) -> list[ExperimentSettings]:
         """What is run."""
-        experiment: Experiment = structured(self.table, Experiment)
+        experiment: ExperimentSettings = structured(self.table, ExperimentSettings)
         return [experiment.with_seed(seed) for seed in self.seeds]
 
     @property

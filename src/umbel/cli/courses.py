@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from umbel.checks import UsageError, check
 from umbel.client.metrics import METRICS
 from umbel.runs.budget import AT_LEAST, AT_MOST, first_round, goal_in, reachable
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.metrics import judged, names_of
 from umbel.runs.rows import Table, Value
 from umbel.runs.run_tables import OF_A_RUN, Results
@@ -24,7 +24,7 @@ def rounds_of(at: str, most: int) -> list[int]:
     return [int(number) for number in numbers]
 
 
-def goal_of(reach: str, experiments: Iterable[Experiment]) -> tuple[str, float]:
+def goal_of(reach: str, experiments: Iterable[ExperimentSettings]) -> tuple[str, float]:
     """The measure and the value that a text such as purity=0.9 names.
 
     Raises `UsageError` for a metric of the user's own, of which it is not known whether more or

@@ -15,11 +15,11 @@ from umbel.checks import UsageError, shown
 from umbel.cli.printing import say
 
 if TYPE_CHECKING:
-    from umbel.runs.experiment import Experiment
+    from umbel.runs.experiment import ExperimentSettings
     from umbel.runs.folder import RunFolder
 
 
-def allow(experiments: Iterable[Experiment], no_import: bool) -> bool:
+def allow(experiments: Iterable[ExperimentSettings], no_import: bool) -> bool:
     """Print what these experiments will import. Raises `UsageError` if imports are forbidden."""
     from umbel.runs.config import plain
     from umbel.runs.strangers import strangers_in
@@ -27,7 +27,7 @@ def allow(experiments: Iterable[Experiment], no_import: bool) -> bool:
     return announce([n for each in experiments for n in strangers_in(plain(each))], no_import)
 
 
-def allow_parts(experiment: Experiment, parts: Iterable[str], no_import: bool) -> None:
+def allow_parts(experiment: ExperimentSettings, parts: Iterable[str], no_import: bool) -> None:
     """As `allow`, for a command that imports only what these parts of an experiment name."""
     from umbel.runs.config import plain
     from umbel.runs.strangers import strangers_in

@@ -25,7 +25,7 @@ from umbel.runs.rows import Table
 from umbel.summary import counted, few
 
 if TYPE_CHECKING:
-    from umbel.runs.experiment import Experiment
+    from umbel.runs.experiment import ExperimentSettings
     from umbel.runs.folder import RunFolder
 
 PLOT_HELP = "Also draw a figure, to a file that ends in .png, .svg, .pdf."
@@ -67,8 +67,8 @@ def show(
 
     With --json or --csv every run counts, finished or not, in RUN and in folders in it.
     """
+    from umbel.results.run import Result
     from umbel.runs.outcomes import chosen
-    from umbel.runs.result import Result
     from umbel.runs.run_tables import results_of, run_folders
 
     _check_together(at or reach, config, kind, judge, form)
@@ -131,11 +131,11 @@ def _print_results(
     """One run in detail, a table of several, or advice."""
     from umbel.cli.courses import goal_of, rounds_of
     from umbel.report import course_tables, standing_tables, terminal
+    from umbel.results.run import Result
     from umbel.runs.advised import holds_advice
     from umbel.runs.finding import runs_in
     from umbel.runs.folder import RunFolder
     from umbel.runs.outcomes import chosen
-    from umbel.runs.result import Result
 
     folders = runs_in(run)
     if not folders:
@@ -204,7 +204,7 @@ def assign(
     """
     from umbel.cli.importing import allow, allow_parts
     from umbel.report import terminal
-    from umbel.runs.execution import load
+    from umbel.results.run import load
 
     result = load(run)
     if unlabelled:  # the run's own data are made again
@@ -245,7 +245,7 @@ def estimate_clusters(
     from umbel.report import terminal
     from umbel.report.plot_files import check_format
     from umbel.report.plots import draw_singular_values
-    from umbel.runs.execution import load
+    from umbel.results.run import load
     from umbel.server.cluster_count import count_clusters, known
 
     if plot is not None:
@@ -272,9 +272,9 @@ def print_run(folder: RunFolder) -> None:
     """The results of a run so far, and its clusters if it is finished."""
     from umbel.report import terminal
     from umbel.report.evenness import of_clients
+    from umbel.results.run import Result
     from umbel.runs.deployed import names_on_the_roll
     from umbel.runs.metrics import names_of
-    from umbel.runs.result import Result
 
     run = Result(folder)
     records, clients = run.records, run.clients if run.finished else []
@@ -292,7 +292,7 @@ def print_run(folder: RunFolder) -> None:
         print_tables(absences)
 
 
-def _what(experiment: Experiment) -> str:
+def _what(experiment: ExperimentSettings) -> str:
     """What was run, in short; --config has the rest."""
     from umbel.runs.config import plain
 

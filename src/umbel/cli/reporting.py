@@ -14,8 +14,8 @@ from umbel.cli.options import FilePath, no_import_option, only_option, without_o
 from umbel.cli.printing import say
 
 if TYPE_CHECKING:
+    from umbel.results.run import Result
     from umbel.runs.model_export import Format
-    from umbel.runs.result import Result
 
 COURSES = ("tensorboard", "mlflow")
 MODELS = ("onnx", "torch", "safetensors", "peft")
@@ -90,7 +90,7 @@ def export(
     """
     from umbel.cli.importing import allow_parts, announce
     from umbel.report import exporting
-    from umbel.runs.execution import load
+    from umbel.results.run import load
     from umbel.runs.folder import RunFolder
     from umbel.runs.model_export import export_model
     from umbel.runs.own import find_net

@@ -18,7 +18,7 @@ from umbel.papers.base import Reproduction, Size
 from umbel.papers.runner import Piece, distinct_experiments, pieces, taken
 from umbel.runs.config import plain, structured
 from umbel.runs.execution import execute, execute_together
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.folder import RunFolder
 
 SCREEN = OwnScreen(lines=2)
@@ -86,7 +86,7 @@ def _in_use(folder: RunFolder) -> bool:
         return True
 
 
-def _left(experiment: Experiment, seeds: Sequence[int], runs_dir: Path) -> list[int]:
+def _left(experiment: ExperimentSettings, seeds: Sequence[int], runs_dir: Path) -> list[int]:
     """Those seeds whose runs are not finished, and whose folders hold no other experiment."""
     all_of_them = [experiment.with_seed(seed) for seed in seeds]
     return [
@@ -118,7 +118,7 @@ class CellRuns:
 
     def make(self, screen: Screen) -> Made[CellRuns]:
         """Make several together if that is faster; otherwise each is a part."""
-        experiment: Experiment = structured(self.table, Experiment)
+        experiment: ExperimentSettings = structured(self.table, ExperimentSettings)
         folders = [RunFolder.begin(self.runs_dir, experiment.with_seed(n)) for n in self.seeds]
         failed: list[str] = []
         try:

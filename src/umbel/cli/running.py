@@ -26,7 +26,7 @@ from umbel.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from umbel.runs.experiment import Experiment
+    from umbel.runs.experiment import ExperimentSettings
     from umbel.runs.folder import RunFolder
 
 
@@ -102,7 +102,7 @@ def resume(
     from umbel.cli.looking import print_run
     from umbel.runs.folder import RunFolder
     from umbel.runs.places import sources_of
-    from umbel.runs.saving import reopened, replan
+    from umbel.runs.resuming import reopened, replan
 
     folder = RunFolder.open(run)
     allow_rounds(folder, no_import)
@@ -195,7 +195,7 @@ def _print_made(
     from umbel.cli.advancing import end_if, name_failed
     from umbel.cli.printing import print_rows, print_tables
     from umbel.report import standing_tables, terminal
-    from umbel.runs.result import Result
+    from umbel.results.run import Result
     from umbel.runs.run_tables import results_of
 
     if form is not None:
@@ -213,7 +213,7 @@ def _print_made(
 
 
 def _check_judge(
-    judge: str | None, form: RowFormat | None, experiments: Sequence[Experiment]
+    judge: str | None, form: RowFormat | None, experiments: Sequence[ExperimentSettings]
 ) -> None:
     """Raise `UsageError` for a measure that is not known, or that would not count."""
     from umbel.runs.statistics.measures import measure_named

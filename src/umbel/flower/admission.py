@@ -11,7 +11,7 @@ from umbel.client.work import WORKS, Description, Work
 from umbel.client.work.base import undeclared
 from umbel.flower.refusals import RefusedError
 from umbel.runs.evaluation import works_of
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 
 REQUESTS = "requests"
 """The record of a node's state that counts the requests to each client in a run of Flower."""
@@ -20,7 +20,7 @@ MORE_ROUNDS = 100
 """Rounds beyond those of the experiment, for fine-tuning and other requests after the last one."""
 
 
-def check_work(asked: Work, experiment: Experiment, describes: bool) -> None:
+def check_work(asked: Work, experiment: ExperimentSettings, describes: bool) -> None:
     """Raise `RefusedError` for a work that a run of the node's own experiment does not ask for.
 
     `describes` says whether clients describe their inputs, which no experiment asks for by itself.
@@ -40,7 +40,11 @@ def check_work(asked: Work, experiment: Experiment, describes: bool) -> None:
 
 
 def count(
-    state: RecordDict, clients: Sequence[str], seeds: Sequence[int], most: int, of: Experiment
+    state: RecordDict,
+    clients: Sequence[str],
+    seeds: Sequence[int],
+    most: int,
+    of: ExperimentSettings,
 ) -> None:
     """Count one more request to each client. Raises `RefusedError` for too many in a round.
 

@@ -13,7 +13,7 @@ from umbel.checks import UsageError
 from umbel.data.files import read_text
 from umbel.networks.encoders import PACKAGE
 from umbel.runs.config import plain
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.flat import flat
 from umbel.runs.places import with_paths
 from umbel.runs.strangers import strangers_in
@@ -27,7 +27,7 @@ class Carried:
     others: tuple[str, ...]
 
 
-def carried(experiment: Experiment, beside: Path, app: Path) -> Carried:
+def carried(experiment: ExperimentSettings, beside: Path, app: Path) -> Carried:
     """What an app needs of an experiment, whose file is in the folder `beside`.
 
     Modules and those that they import from the same folder are copied; nothing is imported.

@@ -48,8 +48,8 @@ from umbel.flower.ledger import OF_A_SITE, Ledger
 from umbel.flower.limits import NodeLimits, engine_here
 from umbel.flower.memory import memorise, recall
 from umbel.flower.refusals import IN_THE_LOG, ForgottenError, RefusedError, reason, told
-from umbel.runs.config import plain, read
-from umbel.runs.experiment import Experiment
+from umbel.results.run import Experiment, read
+from umbel.runs.config import plain
 from umbel.settings import argument, whole_path
 from umbel.version import ONE_RELEASE, differing
 

@@ -11,7 +11,7 @@ from umbel.flower.greeting import SiteForm
 from umbel.flower.refusals import RefusedError, refusing
 from umbel.flower.voting import MORE_CLASSES
 from umbel.networks.base import without_values
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 
 MAX_VALUES = 2**29
 """Largest number of values of a model whose size only the sites determine."""
@@ -23,7 +23,7 @@ SMALL_INPUT, SMALL_OUTPUT = 2**16, 2**12
 class Expectation:
     """The form that a site must have, as far as the server knows it."""
 
-    experiment: Experiment
+    experiment: ExperimentSettings
     input_shape: tuple[int, ...] | None = None  # None: any
     outputs: int | None = None
     begun: bool = False  # the kind of targets was decided before the first round

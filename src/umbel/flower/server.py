@@ -28,10 +28,10 @@ from umbel.runs.config import read
 from umbel.runs.deployed import NODES, ROLL, names_on_the_roll
 from umbel.runs.durable import writing_to
 from umbel.runs.execution import advance_locked
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.folder import RunFolder
 from umbel.runs.places import without_paths
-from umbel.runs.run import Run
+from umbel.runs.rounds import Rounds
 from umbel.runs.seals import json_text
 from umbel.settings import Settings as CheckedSettings
 from umbel.settings import whole_path
@@ -85,7 +85,7 @@ class Settings(CheckedSettings):
             truth_in(config, "describe", cls.describe),
         )
 
-    def expectation(self, experiment: Experiment, begun: bool = False) -> Expectation:
+    def expectation(self, experiment: ExperimentSettings, begun: bool = False) -> Expectation:
         """The form that sites are expected to have; `begun` says whether the run has begun."""
         shape = tuple(map(int, self.input_shape.split()))
         return Expectation(experiment, shape or None, self.outputs or None, begun)
@@ -103,7 +103,7 @@ def server_app(experiment: Path | str) -> ServerApp:
     return app
 
 
-def serve(grid: Grid, experiment: Experiment, settings: Settings) -> RunFolder:
+def serve(grid: Grid, experiment: ExperimentSettings, settings: Settings) -> RunFolder:
     """Drive the remaining rounds, and return the folder that holds their results.
 
     Raises `UsageError` if too few clients connect or the folder holds another experiment, and
@@ -152,7 +152,11 @@ def _keep(folder: RunFolder, owners: Owners, roll: Roll, known: Roll | None) -> 
 
 
 def _proceed(
-    folder: RunFolder, experiment: Experiment, engine: FlowerEngine, roll: Roll, to_describe: bool
+    folder: RunFolder,
+    experiment: ExperimentSettings,
+    engine: FlowerEngine,
+    roll: Roll,
+    to_describe: bool,
 ) -> None:
     """Do the remaining rounds in a locked folder, and ask for descriptions if they are wanted."""
     objective = roll.form.objective(experiment.objective)
@@ -169,7 +173,7 @@ def _proceed(
         _describe(folder, run)
 
 
-def _check_describes(settings: Settings, experiment: Experiment) -> None:
+def _check_describes(settings: Settings, experiment: ExperimentSettings) -> None:
     """Refuse descriptions with privacy before training: nodes would refuse them after it."""
     private = experiment.privacy.clip is not None
     expected = "false with [privacy], which does not protect descriptions of inputs"
@@ -182,7 +186,7 @@ def _all_described(folder: RunFolder) -> bool:
     return kept is not None and len(kept.clients) >= len(names_on_the_roll(folder.path))
 
 
-def _describe(folder: RunFolder, run: Run) -> None:
+def _describe(folder: RunFolder, run: Rounds) -> None:
     """Ask clients to describe their inputs; the descriptions serve newcomers without labels."""
     kept, everyone = descriptions.load(folder.path), torch.arange(run.federation.num_clients)
     missing = everyone if kept is None else everyone[~torch.isin(everyone, kept.clients)]
@@ -207,7 +211,7 @@ def _show_in_the_log_of_the_run() -> None:
         logger.addHandler(logging.StreamHandler())
 
 
-def _folder(experiment: Experiment, settings: Settings) -> RunFolder:
+def _folder(experiment: ExperimentSettings, settings: Settings) -> RunFolder:
     """The folder of the run, whether it was begun or not.
 
     Raises `UsageError` if it holds another experiment, or a run in one process.
@@ -239,7 +243,7 @@ def _gone(folder: RunFolder, owners: Owners, roll: Roll) -> set[str]:
 def _gather(
     grid: Grid,
     folder: RunFolder,
-    experiment: Experiment,
+    experiment: ExperimentSettings,
     settings: Settings,
     known: Roll | None,
 ) -> tuple[FlowerEngine, Roll]:

@@ -13,7 +13,7 @@ from umbel.checks import UsageError, check, nearest
 from umbel.client.ways import Precision
 from umbel.papers.findings import Findings
 from umbel.runs.config import read
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.library import shipped_experiments
 
 Size = Literal["smoke", "reduced", "full"]
@@ -28,7 +28,7 @@ class Cell:
 
     row: str
     column: str
-    experiment: Experiment
+    experiment: ExperimentSettings
 
     def in_precision(self, precision: Precision) -> Cell:
         """The same, but clients compute in this precision."""
@@ -115,13 +115,13 @@ class Reproduction:
 
 
 @cache
-def shipped(name: str) -> Experiment:
+def shipped(name: str) -> ExperimentSettings:
     """An experiment that comes with the package, and defines the settings of its paper."""
     return read(shipped_experiments()[name])
 
 
 def cells(
-    like: Experiment,
+    like: ExperimentSettings,
     methods: Mapping[str, Algorithm[Any]],
     column: str,
     prefix: str,

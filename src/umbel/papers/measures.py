@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log10
 
-from umbel.runs.execution import load
+from umbel.results.run import load
 from umbel.runs.folder import RunFolder
 from umbel.runs.records import Record
 from umbel.server.cluster_count import largest_gap, singular_values

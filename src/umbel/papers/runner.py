@@ -21,9 +21,10 @@ from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size, SpectrumPlot
 from umbel.papers.comparing import SAVED
 from umbel.papers.measures import measured, series
 from umbel.papers.saved_results import CellResult, SavedResults, curve, made_in
+from umbel.results.run import load
 from umbel.runs.another import check_same
-from umbel.runs.execution import advance, execute_together, load
-from umbel.runs.experiment import Experiment
+from umbel.runs.execution import advance, execute_together
+from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.folder import RunFolder
 from umbel.runs.records import Record
 from umbel.server.cluster_count import singular_values
@@ -61,7 +62,7 @@ def pieces(
             yield from _one_by_one(alike, seed, runs_dir, sources)
 
 
-def distinct_experiments(wanted: Reproduction, size: Size) -> list[Experiment]:
+def distinct_experiments(wanted: Reproduction, size: Size) -> list[ExperimentSettings]:
     """Each that is run, those of one scenario together."""
     cells = wanted.cells(size)
     distinct = {cell.experiment.name: cell.experiment for cell in cells}.values()
@@ -70,7 +71,7 @@ def distinct_experiments(wanted: Reproduction, size: Size) -> list[Experiment]:
 
 
 def _side_by_side(
-    experiment: Experiment, seeds: Sequence[int], runs_dir: Path, sources: Sources
+    experiment: ExperimentSettings, seeds: Sequence[int], runs_dir: Path, sources: Sources
 ) -> Iterator[Piece]:
     left = _unfinished([experiment.with_seed(seed) for seed in seeds], runs_dir)
     if len(left) > 1:
@@ -84,7 +85,7 @@ def _side_by_side(
 
 
 def _one_by_one(
-    experiments: Sequence[Experiment], seed: int, runs_dir: Path, sources: Sources
+    experiments: Sequence[ExperimentSettings], seed: int, runs_dir: Path, sources: Sources
 ) -> Iterator[Piece]:
     left = _unfinished([experiment.with_seed(seed) for experiment in experiments], runs_dir)
     if not left:
@@ -104,13 +105,13 @@ def _one_by_one(
         yield Piece(title, folder.experiment.rounds, partial(go_on, folder))
 
 
-def _unfinished(experiments: Sequence[Experiment], runs_dir: Path) -> list[RunFolder]:
+def _unfinished(experiments: Sequence[ExperimentSettings], runs_dir: Path) -> list[RunFolder]:
     usable = [each for each in experiments if not taken(runs_dir, each)]
     folders = [RunFolder.begin(runs_dir, each) for each in usable]
     return [folder for folder in folders if not folder.finished]
 
 
-def taken(runs_dir: Path, experiment: Experiment) -> str:
+def taken(runs_dir: Path, experiment: ExperimentSettings) -> str:
     """Why the folder of this name can't hold the run: it has another's. Empty if it can."""
     folder = RunFolder.of(runs_dir, experiment)
     try:
@@ -159,7 +160,7 @@ def _sessions(folder: RunFolder) -> list[dict[str, Any]]:
 
 
 def _finished_runs(
-    experiment: Experiment, runs_dir: Path, asked: Sequence[int] | None
+    experiment: ExperimentSettings, runs_dir: Path, asked: Sequence[int] | None
 ) -> list[RunFolder]:
     """Its finished runs: all that are asked for, or none. If none are, those of the first seeds."""
     seeds = count() if asked is None else asked
@@ -169,7 +170,7 @@ def _finished_runs(
     return [RunFolder.of(runs_dir, each) for each in done] if whole else []
 
 
-def _finished(experiment: Experiment, runs_dir: Path) -> bool:
+def _finished(experiment: ExperimentSettings, runs_dir: Path) -> bool:
     """Whether its run has all rounds, and its folder no other experiment's."""
     folder = RunFolder.of(runs_dir, experiment)
     if not folder.finished or taken(runs_dir, experiment):
@@ -199,7 +200,7 @@ def left_out(
                 yield f"{experiment.name} seed {seed}: {why}"
 
 
-def _stopped_early(folder: RunFolder, experiment: Experiment) -> str:
+def _stopped_early(folder: RunFolder, experiment: ExperimentSettings) -> str:
     stop = folder.stop if folder.finished else None
     if stop is None or stop.rounds >= experiment.rounds:
         return ""

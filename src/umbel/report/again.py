@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from umbel.checks import command
 from umbel.report.markup import Markup, Part, element
 from umbel.report.page import made_with
+from umbel.results.run import Result
 from umbel.runs.outcomes import Methods, is_control
-from umbel.runs.result import Result
 from umbel.runs.way_on import Way, way_of
 
 SAID: Mapping[Way, str] = {

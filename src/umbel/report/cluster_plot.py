@@ -10,7 +10,7 @@ from umbel.checks import UsageError
 from umbel.data.federation import Federation
 from umbel.report.charts import Dot, Label, Scatter
 from umbel.report.plots import drawn
-from umbel.runs.result import Result
+from umbel.results.run import Result
 from umbel.server.numbering import in_order_of_appearance
 
 MOST_NAMED = 40

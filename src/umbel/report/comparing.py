@@ -31,10 +31,10 @@ from umbel.report.charts import (
 from umbel.report.courses import split_of
 from umbel.report.evenness import evenly
 from umbel.report.panels import Panel
+from umbel.results.run import Result
 from umbel.runs.metrics import names_of
 from umbel.runs.outcomes import Methods, mean, mean_text, spread_text, uneven
 from umbel.runs.records import RoundValue, judged_metric
-from umbel.runs.result import Result
 from umbel.runs.rows import no_formula
 from umbel.summary import three_digits
 

@@ -11,8 +11,8 @@ from umbel.report.leading import chance, leads, signed, verdict
 from umbel.report.markup import Markup, Part, element, join, table
 from umbel.report.page import Section, figures, page
 from umbel.report.panels import Panel
+from umbel.results.run import Result
 from umbel.runs.outcomes import Methods, by_method, over_seeds
-from umbel.runs.result import Result
 from umbel.runs.statistics.contenders import contenders
 from umbel.runs.statistics.measures import Measure, measure_of
 from umbel.runs.statistics.pairs import Pair, Standing, standing

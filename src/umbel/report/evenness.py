@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from umbel.results.run import Result
 from umbel.runs.outcomes import mean_text, spread_text
-from umbel.runs.result import Result
 from umbel.runs.statistics.agreement import agreement
 from umbel.runs.statistics.baselines import Baselines
 from umbel.runs.statistics.fairness import Fairness, WorseOff, fairness

@@ -11,8 +11,8 @@ from umbel.checks import printable
 from umbel.report.evenness import attributes_of, evenness
 from umbel.report.frameless import frameless, row
 from umbel.report.leading import chance, signed
+from umbel.results.run import Result
 from umbel.runs.outcomes import by_method
-from umbel.runs.result import Result
 from umbel.runs.statistics.contenders import contenders
 from umbel.runs.statistics.measures import Measure, measure_of
 from umbel.runs.statistics.pairs import Pair, Standing, standing

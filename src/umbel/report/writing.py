@@ -13,11 +13,11 @@ from umbel.report.panels import numbered
 from umbel.report.plot_files import check_plotting
 from umbel.report.plots import draw_each
 from umbel.report.run_page import run_page
+from umbel.results.run import Result
 from umbel.runs.durable import write_text
 from umbel.runs.finding import runs_in
 from umbel.runs.folder import RunFolder
 from umbel.runs.outcomes import chosen
-from umbel.runs.result import Result
 
 
 def write_files(

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from umbel.checks import check
 from umbel.client.objectives import BINARY, CLASSIFICATION
 from umbel.data.federation import Federation
-
-if TYPE_CHECKING:
-    from umbel.runs.result import Result
+from umbel.runs.saved_run import SavedRun
 
 
-def alike(result: Result, newcomers: Federation) -> Federation:
+def alike(result: SavedRun, newcomers: Federation) -> Federation:
     """The newcomers with the run's number of classes, as labels of some may not occur among them.
 
     Raises `UsageError` where their examples are not of the run's kind.

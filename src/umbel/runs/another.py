@@ -9,7 +9,7 @@ from typing import Any
 from umbel.checks import UsageError, shown
 from umbel.runs import config
 from umbel.runs.digests import near
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.experiment_file import ELSEWHERE
 from umbel.runs.flat import flat
 from umbel.runs.origins import same
@@ -48,7 +48,7 @@ UNREADABLE = {
 """For each digest, the message if it differs."""
 
 
-def check_same(path: Path, there: Experiment, asked: Experiment) -> None:
+def check_same(path: Path, there: ExperimentSettings, asked: ExperimentSettings) -> None:
     """Raise `UsageError` if the folder's experiment differs in more than workers or description."""
     others = _differences(there, asked)
     others.pop(WORKERS, None)
@@ -60,7 +60,9 @@ def check_same(path: Path, there: Experiment, asked: Experiment) -> None:
     raise UsageError(f"{path}: holds another experiment ({_listed(others)}); {how}")
 
 
-def check_still(path: Path, there: Experiment | None, asked: Experiment, begun: bool) -> None:
+def check_still(
+    path: Path, there: ExperimentSettings | None, asked: ExperimentSettings, begun: bool
+) -> None:
     """Raise `UsageError` if a folder has got another experiment since this one was written to it.
 
     `there` is None where it holds none. If it is begun, settings that a resumed run may change are
@@ -76,7 +78,7 @@ def check_still(path: Path, there: Experiment | None, asked: Experiment, begun: 
         raise UsageError(f"{path}: {said}; {ELSEWHERE}")
 
 
-def _differences(there: Experiment, asked: Experiment) -> dict[str, str]:
+def _differences(there: ExperimentSettings, asked: ExperimentSettings) -> dict[str, str]:
     """A phrase for each setting that differs, by its name."""
     old, new = settings_of(there, asked)
     found = {}
@@ -108,7 +110,7 @@ def _listed(differences: Mapping[str, str]) -> str:
 
 
 def settings_of(
-    there: Experiment, asked: Experiment
+    there: ExperimentSettings, asked: ExperimentSettings
 ) -> tuple[Mapping[str, object], Mapping[str, object]]:
     """The settings of a folder's experiment and of another by name, to be compared."""
     old, new = (dict(flat(config.plain(whole(one)))) for one in (there, asked))

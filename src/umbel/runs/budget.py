@@ -7,16 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from math import inf, isfinite, nan
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from umbel.checks import UsageError, check, nearest, shown
 from umbel.client.objectives import OBJECTIVES, REGRESSION
 from umbel.runs.records import Record
+from umbel.runs.rounds import Rounds
 from umbel.runs.scored import VALIDATION
 from umbel.settings import UnfitError, argument, scalar
-
-if TYPE_CHECKING:
-    from umbel.runs.run import Run
 
 ACCURACIES = ("accuracy", "worst", "weighted_accuracy")
 AGREEMENTS = ("ari", "purity", "nmi")
@@ -92,7 +90,7 @@ class Budget:
         """As JSON has it."""
         return asdict(self)
 
-    def check_for(self, run: Run) -> None:
+    def check_for(self, run: Rounds) -> None:
         """Raise `UsageError` for a goal that this run never measures."""
         groups = run.divided.groups is not None
         tested = bool(run.divided.test.sizes.sum())

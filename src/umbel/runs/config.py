@@ -21,7 +21,7 @@ from umbel.checks import UsageError, check, nearest
 from umbel.client.imports import imported
 from umbel.runs import wrapped
 from umbel.runs.config_errors import TableError, problems
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.flat import with_lists
 from umbel.runs.places import Places, for_folder, look_in, whole
 from umbel.runs.setting_paths import REGISTRIES as REGISTRIES
@@ -42,22 +42,13 @@ TOML = (str, bool, int, float, date, time)
 """TOML's types other than lists and tables; a `datetime` is a `date`."""
 
 
-def read(file: Path | str, settings: Sequence[str] = (), *, looking: bool = False) -> Experiment:
-    """Read the experiment of a TOML file, with settings such as `algorithm.num_clusters=6` applied.
-
-    >>> umbel.read(umbel.find_experiment("flacc-digits"), ["algorithm.n_merge=1"]).algorithm.n_merge
-    1
-
-    With `extends = "other.toml"`, settings that a file lacks are read from that other file. Values
-    such as "module:Name" are imported, which runs the code of that module; it is looked for in the
-    file's folder, too. Paths of the file are relative to its folder, those of settings to the
-    current one. With `looking`, nothing
-    is imported, and the experiment can be shown but not run. Raises `UsageError`, which names the
-    wrong keys and says what was expected.
-    """
+def read(
+    file: Path | str, settings: Sequence[str] = (), *, looking: bool = False
+) -> ExperimentSettings:
+    """The settings of an experiment in a TOML file, as `umbel.read` reads them."""
     file = Path(os.path.expanduser(file))  # noqa: PTH111
     layers = layers_of(file)
-    named = {"name": file.stem.lstrip(".") or Experiment.name}
+    named = {"name": file.stem.lstrip(".") or ExperimentSettings.name}
     alone = reduce(merged, (table for _, table in layers), named)
     settings = [settings] if isinstance(settings, str) else settings
     above = tables_of(settings)
@@ -65,7 +56,7 @@ def read(file: Path | str, settings: Sequence[str] = (), *, looking: bool = Fals
         table = reduce(merged, above, alone)
         if not looking:
             look_in(file, [folder for folder, _ in reversed(layers)], table)
-        made: Experiment = structured(table, Experiment, looking)
+        made: ExperimentSettings = structured(table, ExperimentSettings, looking)
         layers += [(Path.cwd(), each) for each in above]
         experiment = whole(made, layers, file.absolute().parent, Places.beside(file).folder)
     except RecursionError:
@@ -86,13 +77,13 @@ def _blaming(
     if not any(re.match(rf"{re.escape(path_of(each))}[.:\[ ]", mistake) for each in settings):
         return over
     try:
-        structured(alone, Experiment, looking)
+        structured(alone, ExperimentSettings, looking)
     except UsageError:
         return over
     return f"--set {mistake} (over {file})"
 
 
-def write(experiment: Experiment, folder: Path | None = None) -> str:
+def write(experiment: ExperimentSettings, folder: Path | None = None) -> str:
     """TOML that `read` turns into the same experiment, from a file in this folder if one is given.
 
     Raises `UsageError` as `writable`.
@@ -131,11 +122,13 @@ def structured(table: Mapping[str, Any], kind: type[Any], looking: bool = False)
         raise TableError("; ".join(problem.said for problem in found), found) from None
 
 
-def importing(experiment: Experiment, part: str) -> Experiment:
+def importing(experiment: ExperimentSettings, part: str) -> ExperimentSettings:
     """An experiment that was read with `looking`; what this part names is imported, no more."""
     members = {f.name: getattr(experiment, f.name) for f in fields(experiment)}
     table = {name: member for name, member in members.items() if member is not None}
-    imported: Experiment = structured({**table, part: plain(table[part])}, Experiment)
+    imported: ExperimentSettings = structured(
+        {**table, part: plain(table[part])}, ExperimentSettings
+    )
     return imported
 
 

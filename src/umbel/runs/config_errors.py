@@ -13,7 +13,7 @@ from cattrs.errors import (
 )
 
 from umbel.checks import UsageError, closest, nearest
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.setting_paths import owners, path_of_setting
 from umbel.runs.wrapped import goes_with, known_keys
 from umbel.settings import NotATableError
@@ -69,7 +69,9 @@ def _unknown(key: str, path: str, kind: type) -> Problem:
     known = known_keys(kind)
     similar, hint = closest(key, known), nearest(key, known)
     meant = None if synonym(key, known) else path_of_setting(path)
-    alone = "." not in path and kind is not Experiment  # a table by itself, as in `scenario(...)`
+    alone = (
+        "." not in path and kind is not ExperimentSettings
+    )  # a table by itself, as in `scenario(...)`
     if meant is not None and not (alone and similar):
         names = owners(path) if meant == path else ()
         hint = f"a setting of {few(names)}" if names else f"did you mean {meant}?"

@@ -28,7 +28,7 @@ from umbel.algorithms.base import Algorithm
 from umbel.algorithms.restarts import innermost, method_of
 from umbel.checks import check
 from umbel.client.work import Gradient, LocalTraining
-from umbel.runs.experiment import LONGEST_NAME, Experiment
+from umbel.runs.experiment import LONGEST_NAME, ExperimentSettings
 from umbel.runs.folder import RunFolder
 from umbel.runs.sweep import OF_CONTROL
 from umbel.server.aggregation import Averaging
@@ -40,7 +40,7 @@ WITHOUT = (FedAvg, FedProx, LocalOnly, PerFedAvg, PFedMe, RandomClusters)
 """Methods without a control: one cluster, one for each client, or the control itself."""
 
 
-def check_room(experiments: Iterable[Experiment]) -> None:
+def check_room(experiments: Iterable[ExperimentSettings]) -> None:
     """Raise `UsageError` if the name of an experiment's control would be too long.
 
     Experiments whose method never has a control may have any name.
@@ -54,7 +54,7 @@ def check_room(experiments: Iterable[Experiment]) -> None:
         check(len(each.name.encode()) <= most, "name", each.name, expected)
 
 
-def controls(folders: Iterable[RunFolder]) -> list[list[Experiment]]:
+def controls(folders: Iterable[RunFolder]) -> list[list[ExperimentSettings]]:
     """The controls of finished runs, those of each method together.
 
     A method has controls if, under some seed, it found more than one cluster and fewer than there
@@ -66,7 +66,7 @@ def controls(folders: Iterable[RunFolder]) -> list[list[Experiment]]:
     return [[control(folder) for folder in group] for group in groups if _has_one(group)]
 
 
-def control(folder: RunFolder) -> Experiment:
+def control(folder: RunFolder) -> ExperimentSettings:
     """FedAvg in random clusters of the sizes that a finished run ended with.
 
     Local training, rounds, cohorts, seed and the parts of models that stay with clients are those

@@ -22,9 +22,8 @@ from umbel.client.work import Description
 from umbel.data.splits import typed
 from umbel.flow import Flow
 from umbel.runs import tensor_files
-from umbel.runs.guards import asked
 from umbel.runs.identity import RUN, check_identity, identity
-from umbel.runs.run import Run
+from umbel.runs.rounds import Rounds, asked
 from umbel.seeds import Stream, seed_of
 from umbel.server.ask import Context
 from umbel.summary import few, in_short
@@ -70,7 +69,7 @@ class Descriptions:
     __repr__ = in_short
 
 
-def described(run: Run, net: Net, seed: int, missing: Tensor | None = None) -> Descriptions:
+def described(run: Rounds, net: Net, seed: int, missing: Tensor | None = None) -> Descriptions:
     """Describe the training inputs of clients of a run, by untrained models of its own seed.
 
     All clients are asked, or those that are `missing`, of whom some may not answer. A warning names
@@ -83,7 +82,7 @@ def described(run: Run, net: Net, seed: int, missing: Tensor | None = None) -> D
     return asked(run, _ask(models, work, those), "inputs not described")
 
 
-def _width(run: Run, net: Net, theta: Tensor) -> int:
+def _width(run: Rounds, net: Net, theta: Tensor) -> int:
     """The number of outputs of a model, which need not be that of classes or target values."""
     first = run.federation.train.x[:1]
     # A deployed run has zeros in place of an example, which may be of another type.

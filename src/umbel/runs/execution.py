@@ -1,4 +1,4 @@
-"""Run an experiment in a folder, so that it can be killed at any moment and resumed."""
+"""Rounds an experiment in a folder, so that it can be killed at any moment and resumed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from time import perf_counter
 from typing import Literal, TypeVar
 
 from umbel.algorithms.base import State
 from umbel.checks import QuorumError, UsageError, check, naming
-from umbel.client.net import Net
 from umbel.data.sources import Sources
 from umbel.engines.wrappers import absences
 from umbel.flow import Engine
@@ -23,18 +21,17 @@ from umbel.runs.client_rows import write_rows
 from umbel.runs.config import plain
 from umbel.runs.deployed import OVER_FLOWER, over_flower
 from umbel.runs.environment import now
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.folder import RunFolder
 from umbel.runs.guards import are_elsewhere
 from umbel.runs.lockstep import pays, seats
 from umbel.runs.origins import origin
-from umbel.runs.own import OwnData, OwnModule
+from umbel.runs.own import OwnData
 from umbel.runs.paths import under
 from umbel.runs.places import note, sources_of
 from umbel.runs.records import Record
 from umbel.runs.restoring import restore
-from umbel.runs.result import Result
-from umbel.runs.run import Run
+from umbel.runs.rounds import Rounds
 from umbel.runs.scores import ClientScores
 from umbel.runs.way_on import way_on
 from umbel.settings import hinting
@@ -73,19 +70,19 @@ def execute(
     yield from _unless_finished(folder, records)
 
 
-def advance(folder: RunFolder, run: Run) -> Iterator[Record]:
+def advance(folder: RunFolder, run: Rounds) -> Iterator[Record]:
     """As `execute`, for a run that the caller has opened: its clients may be on other machines."""
     yield from _unless_finished(folder, lambda: _records(folder, run))
 
 
-def advance_locked(folder: RunFolder, run: Run) -> Iterator[Record]:
+def advance_locked(folder: RunFolder, run: Rounds) -> Iterator[Record]:
     """As `advance`, for a caller that is inside `folder.locked()`."""
     folder.check_asked()
     if not folder.finished:
         yield from _records(folder, run)
 
 
-def advance_states(folder: RunFolder, run: Run) -> Iterator[tuple[State, Record]]:
+def advance_states(folder: RunFolder, run: Rounds) -> Iterator[tuple[State, Record]]:
     """As `advance`, with the state after each round."""
     yield from _unless_finished(folder, lambda: _session(folder, run))
 
@@ -106,7 +103,7 @@ def opened(
     sources: Sources,
     workers: int | Literal["auto"] | None = None,
     verb: str = "resume",
-) -> Run:
+) -> Rounds:
     """The run of a folder. Raises `UsageError` if its data were made in Python."""
     experiment = folder.experiment
     if over_flower(folder.path):
@@ -119,7 +116,9 @@ def opened(
     return run
 
 
-def _runnable(folder: RunFolder, workers: int | Literal["auto"] | None = None) -> Experiment:
+def _runnable(
+    folder: RunFolder, workers: int | Literal["auto"] | None = None
+) -> ExperimentSettings:
     """The experiment of a folder, with these workers or those of the experiment asked for."""
     there = folder.runnable
     if workers is None:
@@ -151,7 +150,7 @@ def execute_together(
         if table is None:
             return False
 
-        def go_on(folder: RunFolder, run: Run, engine: Engine) -> None:
+        def go_on(folder: RunFolder, run: Rounds, engine: Engine) -> None:
             experiment = folder.experiment
             with naming(f"{experiment.name} seed {experiment.seed}"):
                 for record in _records(folder, replace(run, engine=engine), len(left)):
@@ -161,12 +160,12 @@ def execute_together(
         return table.drive([partial(go_on, *each) for each in zip(left, runs, strict=True)])
 
 
-def _records(folder: RunFolder, run: Run, sharing: int = 1) -> Iterator[Record]:
+def _records(folder: RunFolder, run: Rounds, sharing: int = 1) -> Iterator[Record]:
     for _, record in _session(folder, run, sharing):
         yield record
 
 
-def _session(folder: RunFolder, run: Run, sharing: int = 1) -> Iterator[tuple[State, Record]]:
+def _session(folder: RunFolder, run: Rounds, sharing: int = 1) -> Iterator[tuple[State, Record]]:
     """Do the remaining rounds, in a process that several runs share."""
     began, clock = now(), perf_counter()
     # the file of sessions, read first so that damage is reported before any work
@@ -189,7 +188,7 @@ def _session(folder: RunFolder, run: Run, sharing: int = 1) -> Iterator[tuple[St
 
 
 def _rounds(
-    folder: RunFolder, run: Run, sharing: int, clock: float
+    folder: RunFolder, run: Rounds, sharing: int, clock: float
 ) -> Generator[tuple[State, Record], None, ClientScores]:
     experiment, budget = folder.experiment, folder.budget
     with under("algorithm", run.algorithm):
@@ -236,7 +235,9 @@ def _stopped_already(folder: RunFolder, budget: Budget) -> Stop | None:
     return stop
 
 
-def _finish(folder: RunFolder, run: Run, state: State, scores: ClientScores | None) -> ClientScores:
+def _finish(
+    folder: RunFolder, run: Rounds, state: State, scores: ClientScores | None
+) -> ClientScores:
     """Write the results of the run except the last file; return the scores after the last round.
 
     `scores` is None unless the last round was done in this session. Raises `QuorumError` if clients
@@ -260,7 +261,7 @@ def _finish(folder: RunFolder, run: Run, state: State, scores: ClientScores | No
     return scores
 
 
-def _all_were_silent(run: Run, record: Record) -> bool:
+def _all_were_silent(run: Rounds, record: Record) -> bool:
     return are_elsewhere(run.clients) and len(record.missing) == run.divided.num_clients
 
 
@@ -269,7 +270,7 @@ def _same_lack(record: Record, other: Record) -> bool:
     return record.missing == other.missing and record.refused.keys() == other.refused.keys()
 
 
-def _check_answered(folder: RunFolder, run: Run, record: Record, scores: ClientScores) -> None:
+def _check_answered(folder: RunFolder, run: Rounds, record: Record, scores: ClientScores) -> None:
     """Raise `QuorumError` if no client elsewhere, some silent, could be judged in the end.
 
     Clients that all refuse, or that are in this process, would only do the same again.
@@ -283,26 +284,3 @@ def _check_answered(folder: RunFolder, run: Run, record: Record, scores: ClientS
             f"{absences(record.missing, record.refused, run.divided.names)}; "
             f"the trained models are saved, and {way_on(folder.path)} asks again{ends}"
         )
-
-
-@hinting
-def load(path: Path | str, net: Net | None = None) -> Result:
-    """Read a finished run from its folder: `load("runs/...").model(cluster=0)` is ready to use.
-
-    A run with your own module needs the `net` again, unless a function that can be imported made
-    it. Raises `UsageError` if there is no finished run, or if the net is not that of the run.
-    """
-    folder = RunFolder.open(path)
-    if not folder.finished:
-        resume, finish = way_on(folder.path), way_on(folder.path, "finish")
-        here = f"go on with it by {resume}, or end it here by {finish}"
-        how = OVER_FLOWER if over_flower(folder.path) else here
-        raise UsageError(f"{path}: not finished; {how}")
-    if net is not None:
-        check(isinstance(net, Net), "net", net, "a Net; write Net(lambda: MyModule(...))")
-        model = folder.experiment.model
-        expected = "needed: the run's experiment says how to build its module"
-        check(isinstance(model, OwnModule), "net", type(model).__name__, expected)
-        assert isinstance(model, OwnModule)
-        model.check_fits(net)
-    return Result(folder, net)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any
+from typing import Any, Self, TypeVar
 
 from umbel.algorithms.base import Algorithm, Known
 from umbel.checks import check, is_plain
@@ -24,7 +24,7 @@ from umbel.networks.base import check_size
 from umbel.runs.metrics import check_names
 from umbel.runs.paths import under
 from umbel.runs.personal import Personal
-from umbel.runs.run import Opened, Run
+from umbel.runs.rounds import Opened, Rounds
 from umbel.runs.starting import check_private, check_settings
 from umbel.runs.wrapped import unwrapped
 from umbel.settings import Settings
@@ -35,12 +35,14 @@ LONGEST_NAME = 230
 FOLDER_NAME = f"a name for a folder: 1 to {LONGEST_NAME} bytes, no / or \\, no dot in front"
 
 
-@dataclass(frozen=True)
-class Experiment(Settings):
-    """All settings of a run, as in its TOML file: everything needed to make the run again.
+R = TypeVar("R", bound=Rounds)
 
-    `read` reads one from a file, and `Experiment.open` builds its run. Raises `UsageError` for
-    values out of range, and for settings that can't be combined.
+
+@dataclass(frozen=True, eq=False)
+class ExperimentSettings(Settings):
+    """All settings of a run, as in its TOML file; `umbel.Experiment` adds what opens the run.
+
+    Raises `UsageError` for values out of range, and for settings that can't be combined.
     """
 
     scenario: Scenario  #: recipe for the federation
@@ -78,25 +80,20 @@ class Experiment(Settings):
         if self.personal is not None:
             self.personal.check_for(self.algorithm, self.privacy)
 
-    def with_seed(self, seed: int) -> Experiment:
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ExperimentSettings) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).values()))
+
+    def with_seed(self, seed: int) -> Self:
         """The same experiment under another seed."""
         return replace(self, seed=seed)
-
-    def open(self, sources: Sources) -> Run:
-        """Build the federation and the network, and return the run, before its first round.
-
-        A folder that the run is saved in holds the experiment, so that `umbel resume` goes on.
-        """
-        return self._run(self.with_validation(self.federation(sources)), self.engine, sources)
 
     def federation(self, sources: Sources) -> Federation:
         """Build the federation, before validation examples are set apart."""
         with under("scenario", self.scenario):
             return self.scenario.built(self.seed, sources)
-
-    def opened(self, federation: Federation) -> Run:
-        """The run of this experiment, given what `federation` has built."""
-        return self.run(self.with_validation(federation), self.engine)
 
     def with_validation(self, federation: Federation) -> Federation:
         """The federation, with validation examples set apart if `personal` asks for them.
@@ -122,18 +119,38 @@ class Experiment(Settings):
             objective, moving = form.objective(self.objective), self.model.moving
             return Net(lambda: self.model.made(shape, outputs), objective, moving=moving)
 
-    def run(self, federation: Federation, engine: EngineSettings | Engine) -> Run:
-        """Make the run on this federation, whose clients work in this engine."""
-        return self._run(federation, engine, None)
+    def opened(self, federation: Federation) -> Rounds:
+        """The run of this experiment, given what `federation` has built."""
+        return self.run(self.with_validation(federation), self.engine)
 
-    def _run(
-        self, federation: Federation, engine: EngineSettings | Engine, sources: Sources | None
-    ) -> Run:
-        """The run, which remembers this experiment if the federation was read from `sources`."""
+    def open(self, sources: Sources) -> Rounds:
+        """Build the federation and the network, and return the run, which remembers this."""
+        return self.run_from(Rounds, sources)
+
+    def run(self, federation: Federation, engine: EngineSettings | Engine) -> Rounds:
+        """Make the run on this federation, whose clients work in this engine."""
+        return self.run_of(Rounds, federation, engine)
+
+    def run_from(self, kind: type[R], sources: Sources) -> R:
+        """As `open`, as a run of this kind."""
+        federation = self.with_validation(self.federation(sources))
+        return self.run_of(kind, federation, self.engine, sources)
+
+    def run_of(
+        self,
+        kind: type[R],
+        federation: Federation,
+        engine: EngineSettings | Engine,
+        sources: Sources | None = None,
+    ) -> R:
+        """A run of this kind on this federation, whose clients work in this engine.
+
+        It remembers this experiment if the federation was read from `sources`.
+        """
         net = self.net(federation)
         with under("algorithm", self.algorithm):
             self.algorithm.check(Known(self.participation, layout=net.layout))
-        return Run(
+        return kind(
             self.algorithm,
             federation,
             net,

@@ -9,7 +9,7 @@ from umbel.checks import UsageError, command
 from umbel.data.files import read_bytes, read_text
 from umbel.runs import checkpoint, config
 from umbel.runs.durable import write_text
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.origins import experiment_changes
 from umbel.runs.places import look_in
 from umbel.runs.seals import BLANK, BROKEN, KEY, intact, sealed
@@ -29,7 +29,7 @@ class ExperimentFile:
 
     file: Path
 
-    def write(self, experiment: Experiment) -> None:
+    def write(self, experiment: ExperimentSettings) -> None:
         """Replace the file."""
         write_text(self.file, sealed(HEAD + config.write(experiment, self.file.parent)))
 
@@ -44,7 +44,7 @@ class ExperimentFile:
         """Whether there is no file, or one that umbel wrote, which begins with a seal."""
         return not self.file.is_file() or intact(read_bytes(self.file)) is not None
 
-    def read(self, looking: bool) -> Experiment:
+    def read(self, looking: bool) -> ExperimentSettings:
         """The experiment. Raises `UsageError` where it is not as it was written."""
         whole = intact(read_bytes(self.file)) if self.file.is_file() else None
         if not whole and (changes := self._changes()):
@@ -55,7 +55,7 @@ class ExperimentFile:
             raise UsageError(f"{self.file}: changed after it was written; {how}")
         return config.read(self.file, looking=looking)
 
-    def importing(self, part: str) -> Experiment:
+    def importing(self, part: str) -> ExperimentSettings:
         """The experiment, to be looked at; only what this part of it names is imported."""
         looked_at = self.read(looking=True)
         look_in(self.file, [self.file.absolute().parent], {part: config.plain(looked_at)[part]})

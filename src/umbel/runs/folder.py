@@ -23,7 +23,7 @@ from umbel.runs.client_rows import Client, read_rows
 from umbel.runs.deployed import NODES, ROLL
 from umbel.runs.durable import write_text
 from umbel.runs.evidence import EvidenceFolder
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.experiment_file import ELSEWHERE, ExperimentFile
 from umbel.runs.identity import RUN, identity
 from umbel.runs.models_folder import ModelsFolder
@@ -32,7 +32,7 @@ from umbel.runs.places import NOTE, whole
 from umbel.runs.putting_right import putting_right
 from umbel.runs.record_lines import RecordLines
 from umbel.runs.records import Record
-from umbel.runs.run import Run
+from umbel.runs.rounds import Rounds
 from umbel.runs.scores import ClientScores
 from umbel.runs.seals import json_text, json_value
 from umbel.runs.sessions import SessionsFile
@@ -48,7 +48,7 @@ class RunFolder:
 
     path: Path  #: where it is
     #: the experiment to run there; None: the one that is there
-    asked: Experiment | None = field(default=None, repr=False, compare=False)
+    asked: ExperimentSettings | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", Path(os.path.expanduser(self.path)))  # noqa: PTH111
@@ -57,7 +57,7 @@ class RunFolder:
 
     @classmethod
     def create(
-        cls, path: Path | str, experiment: Experiment, budget: Budget | None = None
+        cls, path: Path | str, experiment: ExperimentSettings, budget: Budget | None = None
     ) -> RunFolder:
         """Make a folder for a new run; `UsageError` if one exists, or if no file can hold it.
 
@@ -79,7 +79,7 @@ class RunFolder:
         return folder
 
     @classmethod
-    def begin(cls, runs_dir: Path, experiment: Experiment) -> RunFolder:
+    def begin(cls, runs_dir: Path, experiment: ExperimentSettings) -> RunFolder:
         """The folder of exactly this experiment, begun or not; descriptions may differ.
 
         Raises `UsageError` where a folder of that name holds another experiment.
@@ -100,7 +100,7 @@ class RunFolder:
         return folder
 
     @classmethod
-    def of(cls, runs_dir: Path, experiment: Experiment) -> RunFolder:
+    def of(cls, runs_dir: Path, experiment: ExperimentSettings) -> RunFolder:
         """Where an experiment is run, under its name and seed."""
         return cls(runs_dir / f"{experiment.name}-seed{experiment.seed}", experiment)
 
@@ -162,7 +162,7 @@ class RunFolder:
         return ExperimentFile(self.file("experiment.toml"))
 
     @property
-    def experiment(self) -> Experiment:
+    def experiment(self) -> ExperimentSettings:
         """The experiment, to be looked at: no code outside umbel is imported.
 
         Raises `UsageError` where the file is not as it was written.
@@ -170,7 +170,7 @@ class RunFolder:
         return self.settings.read(looking=True)
 
     @property
-    def runnable(self) -> Experiment:
+    def runnable(self) -> ExperimentSettings:
         """The experiment, to be run: modules that it names are imported, which runs their code."""
         return self.settings.read(looking=False)
 
@@ -255,7 +255,7 @@ class RunFolder:
         file = self.file("checkpoint.safetensors")
         return checkpoint.save(file, state, next_round, made, before)
 
-    def finish(self, run: Run, scores: ClientScores) -> None:
+    def finish(self, run: Rounds, scores: ClientScores) -> None:
         """Write models and files about clients: all but the file that marks the run as finished."""
         checkpoint_parts.remove_spare(checkpoint_parts.place(self.file("checkpoint.safetensors")))
         self.models.write(run, scores)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from umbel.algorithms.base import Algorithm
 from umbel.algorithms.local_only import LocalOnly
@@ -21,15 +21,9 @@ from umbel.engines.metering import Metered
 from umbel.engines.privacy import Privacy
 from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Guarded
-from umbel.flow import Engine, Flow, drive
-from umbel.summary import few
-
-if TYPE_CHECKING:
-    from umbel.runs.run import Run
+from umbel.flow import Engine
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 RATIO_ELSEWHERE = 4.0
 """Default of `limits.max_norm_ratio` for clients on other machines."""
@@ -111,22 +105,3 @@ def _never_negative(net: Net) -> bool:
 def share_of(clients: Engine, limits: Limits) -> float:
     """One client's largest share in means over examples; counts of this process are trusted."""
     return limits.max_share if are_elsewhere(clients) else 1.0
-
-
-def asked(run: Run, flow: Flow[T], lack: str) -> T:
-    """The result of a flow beside the rounds of a run, which has no record to name the absent.
-
-    A warning names the clients without a usable reply, and why; `lack` says what became of them.
-    They answer from all of their training examples, and without the noise that is for training.
-    """
-    plain = run.divided is run.federation and run.privacy.clip is None
-    whole = run if plain else replace(run, personal=None, privacy=Privacy())
-    guard = judge_of(whole.clients, run.limits, run.net, run.federation.names)
-    found = drive(flow, guard)
-    missing, refused, _ = guard.take()
-    reasons = dict.fromkeys(missing, "did not answer") | refused
-    if reasons:
-        names = run.federation.names
-        told = [f"{names[client]} ({why})" for client, why in sorted(reasons.items())]
-        log.warning("%s for lack of a usable reply: %s", lack, few(told))
-    return found

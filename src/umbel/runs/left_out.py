@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from umbel.runs.config import plain
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.tables import INSTEAD, load_table, merged, path_of, says, tables_of, without_former
 from umbel.runs.wrapped import WRAPPERS, known_keys
 
 logger = logging.getLogger(__name__)
 
 
-def left_out(file: Path, settings: Sequence[str], experiment: Experiment) -> Iterator[str]:
+def left_out(file: Path, settings: Sequence[str], experiment: ExperimentSettings) -> Iterator[str]:
     """A sentence for each table whose new kind has settings of the file as well, by defaults.
 
     `experiment` is what the file and these settings give.

@@ -24,7 +24,7 @@ from umbel.engines import EngineSettings, Vectorised, make_engine
 from umbel.engines.vectorised import SMALL_MODEL
 from umbel.flow import Engine, Replies, Request
 from umbel.runs.joining import kind_of, merged, padded, trains
-from umbel.runs.run import Run
+from umbel.runs.rounds import Rounds
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class Seat:
         return self.table.ask(self.number, request)
 
 
-def pays(run: Run) -> bool:
+def pays(run: Rounds) -> bool:
     """Whether runs like this one are faster side by side than one after another, and no different.
 
     With larger models the work itself takes the time, and nothing is gained. In bfloat16 results
@@ -97,7 +97,7 @@ def pays(run: Run) -> bool:
     return run.net.layout.num_values <= SMALL_MODEL and values <= LARGEST_FEDERATION
 
 
-def seats(runs: Sequence[Run]) -> MeetingPoint | None:
+def seats(runs: Sequence[Rounds]) -> MeetingPoint | None:
     """A table for these runs; None if they are too different, or if their clients are not batched.
 
     Clients of unequal sizes would be padded to the largest client in the joined request, which
@@ -131,7 +131,7 @@ def seats(runs: Sequence[Run]) -> MeetingPoint | None:
     return MeetingPoint(engine, list(begins)[:-1], most)
 
 
-def _sizes(runs: Sequence[Run]) -> list[NDArray[np.int64]]:
+def _sizes(runs: Sequence[Rounds]) -> list[NDArray[np.int64]]:
     """How many examples all clients of all runs have, by split."""
     every = zip(*(run.divided.splits for run in runs), strict=True)
     return [np.concatenate([split.sizes for split in alike]) for alike in every]

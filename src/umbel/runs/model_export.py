@@ -28,7 +28,7 @@ from umbel.runs.digests import digest
 from umbel.runs.durable import write_bytes
 from umbel.runs.identity import RUN, identity
 from umbel.runs.models_folder import MadeFor
-from umbel.runs.result import Result
+from umbel.runs.saved_run import SavedRun
 from umbel.runs.tensor_files import write_plain
 
 Format = Literal["onnx", "torch", "safetensors", "peft"]
@@ -66,7 +66,7 @@ class Exported:
 
 
 def export_model(
-    result: Result,
+    result: SavedRun,
     to: Format,
     *,
     client: str | int | None = None,
@@ -109,7 +109,7 @@ def export_model(
     return Exported(file, max(compared.values(), default=nan), sum(compared), beside)
 
 
-def _place(result: Result, to: Format, out: Path | str | None, name: str) -> Path:
+def _place(result: SavedRun, to: Format, out: Path | str | None, name: str) -> Path:
     """Where the model goes: to `out`, or by its name into the run's folder. Raises `UsageError`."""
     file = result.folder.file("exported") / (name + SUFFIXES[to]) if out is None else Path(out)
     if out is None:

@@ -22,7 +22,7 @@ from umbel.runs.durable import link, settle
 from umbel.runs.identity import RUN, check_identity, identity
 from umbel.runs.origins import FROZEN_WITHIN
 from umbel.runs.putting_right import putting_right
-from umbel.runs.run import Run
+from umbel.runs.rounds import Rounds
 from umbel.runs.scores import ClientScores
 from umbel.runs.tensor_files import Header, reading, tensors_in, write
 
@@ -56,7 +56,7 @@ class ModelsFolder:
 
     path: Path
 
-    def write(self, run: Run, scores: ClientScores) -> None:
+    def write(self, run: Rounds, scores: ClientScores) -> None:
         """The model of every cluster; personal models and mixtures in one table of their own.
 
         Clusters that share a model share a file, which has a name for each of them.
@@ -198,7 +198,7 @@ def _sharing(rows: Sequence[int]) -> dict[int, list[int]]:
     return clusters
 
 
-def made_for(run: Run, label: int, used: OwnModels) -> MadeFor:
+def made_for(run: Rounds, label: int, used: OwnModels) -> MadeFor:
     """What the models of this run fit."""
     x = run.divided.train.x
     whole = not x.is_floating_point()

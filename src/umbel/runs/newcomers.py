@@ -6,7 +6,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -30,17 +29,15 @@ from umbel.runs.assignment import Assignment
 from umbel.runs.confidence import Losses, confidences, example_losses
 from umbel.runs.deployed import NOT_HERE, inputs_on_the_roll, over_flower
 from umbel.runs.descriptions import Descriptions
+from umbel.runs.execution import opened
 from umbel.runs.forms import check_columns
 from umbel.runs.origins import check_origin, origin
-from umbel.runs.places import whole
-from umbel.runs.run import Run
-from umbel.runs.saving import reopened
+from umbel.runs.places import sources_of, whole
+from umbel.runs.rounds import Rounds
+from umbel.runs.saved_run import SavedRun
 from umbel.runs.way_on import way_on
 from umbel.settings import argument
 from umbel.summary import few
-
-if TYPE_CHECKING:
-    from umbel.runs.result import Result
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +48,9 @@ BY_LOSS = "no other cluster's model fits it better, by loss"
 BY_INPUTS = "its inputs are of the cluster"
 
 
-def federation_of(result: Result, newcomers: Federation | Path | str, labelled: bool) -> Federation:
+def federation_of(
+    result: SavedRun, newcomers: Federation | Path | str, labelled: bool
+) -> Federation:
     """The newcomers, read from files if necessary; tables and channels are encoded as in the run.
 
     Raises `UsageError` for examples that were encoded from a table in another way than the run's.
@@ -105,7 +104,7 @@ def _unlike(own: Encoding, encoding: Encoding, path: Path) -> str:
     return f"their table was scaled, and its classes numbered, by its own rows; {how}"
 
 
-def _scaled(federation: Federation, scale: ChannelScale | None, result: Result) -> Federation:
+def _scaled(federation: Federation, scale: ChannelScale | None, result: SavedRun) -> Federation:
     """The same with inputs scaled as the run's were, if they have its channels.
 
     Raises `UsageError` where the run scaled its own, and nothing says how.
@@ -128,7 +127,7 @@ def _scaled(federation: Federation, scale: ChannelScale | None, result: Result) 
     return replace(federation, train=train, test=test, encoding=scale)
 
 
-def _check_scale_is_kept(result: Result, scaled_apart: bool) -> None:
+def _check_scale_is_kept(result: SavedRun, scaled_apart: bool) -> None:
     """Raise `UsageError` for a run of scaled recordings whose scale is not in its folder.
 
     Earlier versions kept none, and the server of a run over Flower has none: it takes newcomers as
@@ -159,7 +158,7 @@ def _check_like_the_sites(newcomers: Federation, path: Path) -> None:
         )
 
 
-def _with_targets_that_fit(federation: Federation, result: Result) -> Federation:
+def _with_targets_that_fit(federation: Federation, result: SavedRun) -> Federation:
     """The same, with zeros as targets in the form of the run's targets: one or many per example."""
     made_for, net = result.made_for[0], result.net
     answered = net.objective == CLASSIFICATION and made_for.num_classes is not None
@@ -174,7 +173,7 @@ def _with_targets_that_fit(federation: Federation, result: Result) -> Federation
     return replace(federation, train=train, test=test)
 
 
-def assign(result: Result, newcomers: Federation) -> Assignment:
+def assign(result: SavedRun, newcomers: Federation) -> Assignment:
     """Find the cluster of each newcomer by the method's own rule."""
     run = _run_of(result, newcomers)
     assigned = run.assign(result.state, len(result.records))
@@ -197,7 +196,7 @@ def assign(result: Result, newcomers: Federation) -> Assignment:
     return replace(placed, confidence=sure, sure_of=BY_LOSS)
 
 
-def _losses_of_the_run(result: Result) -> tuple[float, float] | None:
+def _losses_of_the_run(result: SavedRun) -> tuple[float, float] | None:
     """The lowest and the highest test loss of the run's clients with their clusters' models.
 
     None if clients use other models, or if no client was evaluated.
@@ -209,7 +208,7 @@ def _losses_of_the_run(result: Result) -> tuple[float, float] | None:
 
 
 def assign_unlabelled(
-    result: Result,
+    result: SavedRun,
     newcomers: Federation,
     clients: Federation | None,
     data_dir: Path | str | None,
@@ -240,7 +239,7 @@ def assign_unlabelled(
 
 
 def _of_the_run(
-    result: Result, clients: Federation | None, data_dir: Path | str | None
+    result: SavedRun, clients: Federation | None, data_dir: Path | str | None
 ) -> Descriptions:
     """The descriptions of the run's own clients, as kept in the folder or made from their data."""
     folder = result.folder.path
@@ -249,7 +248,7 @@ def _of_the_run(
         return kept
     if clients is None:
         try:
-            clients = reopened(result.folder, None, data_dir).federation
+            clients = opened(result.folder, sources_of(folder, data_dir)).federation
         except UsageError as error:
             how = "give the run's federation: result.assign(..., labelled=False, clients=...)"
             raise UsageError(f"the run's own inputs are needed once: {error}; or {how}") from None
@@ -266,7 +265,7 @@ def _of_the_run(
     return found
 
 
-def _check_own(result: Result, clients: Federation) -> None:
+def _check_own(result: SavedRun, clients: Federation) -> None:
     """Raise `UsageError` where examples are others than the run's, as far as it knows its own."""
     experiment, file = result.experiment, result.folder.file("checkpoint.safetensors")
     if over_flower(result.folder.path) or not file.is_file():
@@ -276,22 +275,22 @@ def _check_own(result: Result, clients: Federation) -> None:
     check_origin(file, checkpoint.made(file), origin(experiment, divided, result.net))
 
 
-def _described(result: Result, run: Run) -> Descriptions:
+def _described(result: SavedRun, run: Rounds) -> Descriptions:
     return descriptions.described(run, result.net, result.experiment.seed)
 
 
-def _run_of(result: Result, federation: Federation) -> Run:
+def _run_of(result: SavedRun, federation: Federation) -> Rounds:
     """A run of these clients, whose models are those of the result."""
     federation = alike(result, federation)
     made, given = result.experiment, result.experiment.engine
     # The run may be from another machine, so that only what bounds memory is taken over.
     engine = EngineSettings(memory_mb=given.memory_mb, micro_batch_size=given.micro_batch_size)
     method, net, seed = result.algorithm, result.net, made.seed
-    run: Run = Run(method, federation, net, seed=seed, engine=engine, limits=made.limits)
+    run: Rounds = Rounds(method, federation, net, seed=seed, engine=engine, limits=made.limits)
     return run
 
 
-def _losses(result: Result, newcomers: Federation, clients: Sequence[int]) -> Losses:
+def _losses(result: SavedRun, newcomers: Federation, clients: Sequence[int]) -> Losses:
     """The loss of each cluster's model on each of these newcomers' examples with labels."""
     net, kept = result.net, result.folder.models
     models = [kept.theta(cluster, net) for cluster in range(result.num_clusters)]

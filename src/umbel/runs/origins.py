@@ -16,7 +16,7 @@ from umbel.data.federation import Federation
 from umbel.runs.checkpoint import UNREADABLE
 from umbel.runs.config import plain, structured
 from umbel.runs.digests import digest, fingerprint, near
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.flat import flat
 from umbel.runs.places import without_paths
 from umbel.runs.seals import BROKEN
@@ -41,7 +41,7 @@ FROZEN_WITHIN = (
 """Reason for refusing a run of an earlier version whose network has frozen parameters."""
 
 
-def origin(experiment: Experiment, federation: Federation, net: Net) -> Origin:
+def origin(experiment: ExperimentSettings, federation: Federation, net: Net) -> Origin:
     """What a run is made of."""
     settled = _settled(plain(without_paths(experiment)))
     made = {"experiment": settled, "federation": _traits(federation)}
@@ -92,7 +92,7 @@ def experiment_changes(was: Origin, now: Mapping[str, Any]) -> Iterator[str]:
     """What tells the settings of this table from those that the run was made with."""
     # Read again, so that settings which a later version has added have their defaults.
     old, new = (
-        plain(without_paths(structured(table, Experiment, looking=True)))
+        plain(without_paths(structured(table, ExperimentSettings, looking=True)))
         for table in (was["experiment"], now)
     )
     before, after = (dict(flat(_settled(table))) for table in (old, new))

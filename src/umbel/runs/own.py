@@ -23,10 +23,10 @@ from umbel.engines.choice import EngineSettings
 from umbel.networks.base import Model
 from umbel.runs.another import FINGERPRINTS, OF_THE_PROCESS, UNREADABLE, WORKERS, settings_of
 from umbel.runs.digests import constants_print, digest, fingerprint, near, split_digest, structure
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.origins import FROZEN_WITHIN, same
 from umbel.runs.own_objective import NOTHING, Prints, objective_prints, other_functions
-from umbel.runs.run import Run
+from umbel.runs.rounds import Rounds
 
 KNOWN = {name.upper(): each for name, each in OBJECTIVES.items()}
 """umbel's own objectives, by their names in a run's folder."""
@@ -120,7 +120,7 @@ class OwnModule(Model):
         return f"{self.kind} with {self.values} values"
 
 
-def described(run: Run, name: str, rounds: int, checkpoint_every: int) -> Experiment:
+def described(run: Rounds, name: str, rounds: int, checkpoint_every: int) -> ExperimentSettings:
     """Turn a run into an experiment that a folder can hold: the one it was opened from, if any.
 
     Raises `UsageError` where it has a part that no folder can hold.
@@ -144,7 +144,7 @@ def described(run: Run, name: str, rounds: int, checkpoint_every: int) -> Experi
             metrics=run.metrics or None,
             personal=run.personal,
         )
-    return Experiment(
+    return ExperimentSettings(
         own_data(run.divided, _type_name(type(run.engine)) if own_engine else ""),
         own_module(run.net, run.divided),
         run.algorithm,
@@ -163,22 +163,24 @@ def described(run: Run, name: str, rounds: int, checkpoint_every: int) -> Experi
     )
 
 
-def _opened_from(run: Run) -> Experiment | None:
+def _opened_from(run: Rounds) -> ExperimentSettings | None:
     """The experiment of a run, if a file can hold it and gives these data and this net again."""
     opened = run.opened
     if opened is None or why_not_opened(run):
         return None
+    assert isinstance(opened.experiment, ExperimentSettings)
     same = run.federation is opened.federation and run.net is opened.net
     if not same or not isinstance(run.engine, EngineSettings):
         return None
     return replace(opened.experiment, engine=run.engine)
 
 
-def why_not_opened(run: Run) -> str:
+def why_not_opened(run: Rounds) -> str:
     """Why no experiment describes a run that was opened from one, as a sentence; "" if one does."""
     if run.opened is None:
         return ""
     experiment, seed = run.opened.experiment, run.seed
+    assert isinstance(experiment, ExperimentSettings)
     if seed != experiment.seed:
         both = f"its seed is {seed}, and its data are those of seed {experiment.seed}"
         return f"{both}: open experiment.with_seed({seed}) for a run that `umbel resume` knows"
@@ -257,7 +259,7 @@ def others_frozen(there: OwnModule, here: OwnModule, net: Net) -> str:
     return "the frozen values of the module are different" if differ else ""
 
 
-def differences(there: Experiment, here: Experiment, net: Net) -> Iterator[str]:
+def differences(there: ExperimentSettings, here: ExperimentSettings, net: Net) -> Iterator[str]:
     """The differences between two runs, a phrase for each; `net` is that of the present run."""
     if isinstance(here.scenario, OwnData) != isinstance(there.scenario, OwnData):
         made = ["from data and a module in Python", "from an experiment"]
@@ -285,7 +287,7 @@ def differences(there: Experiment, here: Experiment, net: Net) -> Iterator[str]:
     yield from other_functions(was.gives, own.gives, net)
 
 
-def what_only_python_has(experiment: Experiment) -> str:
+def what_only_python_has(experiment: ExperimentSettings) -> str:
     """What other programs need besides the folder, as a sentence; "" if nothing."""
     data, module = experiment.scenario, experiment.model
     if isinstance(data, OwnData) and data.engine:

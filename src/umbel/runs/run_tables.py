@@ -11,6 +11,7 @@ from typing import Any
 from umbel.checks import UsageError, check
 from umbel.data.groups import is_number
 from umbel.notebooks import cut
+from umbel.results.run import Result
 from umbel.runs.client_rows import COLUMNS, TUNED, Client
 from umbel.runs.config import plain
 from umbel.runs.finding import runs_in
@@ -18,7 +19,6 @@ from umbel.runs.flat import flat, measures_of
 from umbel.runs.folder import RunFolder
 from umbel.runs.metrics import names_of
 from umbel.runs.records import Record
-from umbel.runs.result import Result
 from umbel.runs.rows import Table, Value
 from umbel.runs.statistics.agreement import (
     adjusted_mutual_information,

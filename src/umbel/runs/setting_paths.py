@@ -18,7 +18,7 @@ from umbel.data.scenarios import SCENARIOS
 from umbel.data.scenarios.base import Scenario
 from umbel.data.shifts import SHIFTS, Shift
 from umbel.networks import MODELS, Model
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.wrapped import WRAPPERS
 from umbel.server.clusterers import CLUSTERERS, Clusterer
 from umbel.settings import Settings, bare, declared, members_of
@@ -55,7 +55,7 @@ class TableOf:
 @cache
 def tables() -> tuple[TableOf, ...]:
     """Every table that an experiment may have, outer ones first."""
-    every = list(_below(TableOf("", Experiment), ()))
+    every = list(_below(TableOf("", ExperimentSettings), ()))
     counts = Counter((table.path, table.kind) for table in every)
     found = {(t.path, t.kind): replace(t, count=counts[t.path, t.kind]) for t in reversed(every)}
     wrappers = [TableOf("algorithm", kind, ("any method",)) for kind in WRAPPERS]

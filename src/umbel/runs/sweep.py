@@ -16,7 +16,7 @@ from typing import Any
 from umbel.checks import UsageError, check
 from umbel.runs.config import plain, read
 from umbel.runs.config_errors import TableError
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.left_out import left_out, tell
 from umbel.runs.tables import names_first, parse_setting, path_of, says
 from umbel.settings import whole_path
@@ -52,7 +52,7 @@ NAMED = re.compile(r",(?=[A-Za-z_][\w.]*=)")
 class Sweep:
     """The experiments that several values of some settings make of one."""
 
-    experiments: tuple[Experiment, ...]
+    experiments: tuple[ExperimentSettings, ...]
     lacking: tuple[str, ...]  # settings that none of these experiments has
 
 
@@ -81,7 +81,7 @@ def sweep(file: Path, settings: Sequence[str]) -> Sweep:
     check(count <= MOST, "--set", f"{count:,} combinations of values", f"{MOST:,} at most")
     several = {path_of(values[0]) for values in choices if len(values) > 1}
     has = cache(partial(_has, file))
-    experiments: dict[str, Experiment] = {}
+    experiments: dict[str, ExperimentSettings] = {}
     used: set[str] = set()
     lost: list[str] = []
     for combination in product(*choices):
@@ -142,7 +142,7 @@ def _has(file: Path, settings: Sequence[str], setting: str) -> bool:
     return True
 
 
-def _named(experiment: Experiment, given: Mapping[str, str]) -> str:
+def _named(experiment: ExperimentSettings, given: Mapping[str, str]) -> str:
     """The experiment's name with the values that it has at these paths, given as settings."""
     table = plain(experiment)
     values = {path: _slug(_value(table, path, setting)) for path, setting in given.items()}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
+from umbel.results.run import Result
 from umbel.runs import config
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.flat import flat
-from umbel.runs.result import Result
 
 BESIDE = {"name", "description", "seed", "rounds", "evaluate_every", "checkpoint_every"}
 """Settings that runs of one experiment may differ in, or of which a table tells by itself."""
@@ -44,7 +44,7 @@ def variants(runs: Sequence[Result]) -> list[tuple[Mapping[str, str], list[Resul
     ]
 
 
-def _settings(experiment: Experiment) -> dict[str, str]:
+def _settings(experiment: ExperimentSettings) -> dict[str, str]:
     """What makes an experiment, by dotted names."""
     table = config.plain(experiment)
     of_python = [part for part in ("scenario", "model") if ":Own" in str(table[part]["name"])]
@@ -53,7 +53,7 @@ def _settings(experiment: Experiment) -> dict[str, str]:
     return {name: repr(value) for name, value in found if name not in left_out}
 
 
-def likeness(experiment: Experiment) -> str:
+def likeness(experiment: ExperimentSettings) -> str:
     """What is equal for experiments that learn the same, whatever they are called."""
     left_out = (BESIDE - {"rounds"}) | SAME_ANYHOW
     table = {name: value for name, value in flat(config.plain(experiment)) if name not in left_out}

@@ -9,8 +9,8 @@ import torch
 
 from umbel.algorithms.base import Algorithm, State
 from umbel.checks import UsageError
+from umbel.results.run import Run
 from umbel.runs.records import Record
-from umbel.runs.run import Run
 from umbel.testing.federations import adapted_mlp, blobs, mlp
 
 ROUNDS = 6

@@ -13,7 +13,7 @@ import pytest
 import umbel
 from tests.runs.saved import make_run
 from umbel.flow import Engine, Replies, Request
-from umbel.runs.result import Result
+from umbel.results.run import Result
 from umbel.runs.statistics.contenders import contenders, gains
 from umbel.runs.statistics.data import Data
 from umbel.runs.statistics.measures import ACCURACY

@@ -24,12 +24,10 @@ from umbel.client.objectives import REGRESSION
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.report import standing_tables
+from umbel.results.run import Result, Run, read
 from umbel.runs.client_rows import Client
-from umbel.runs.config import read
 from umbel.runs.folder import RunFolder
 from umbel.runs.library import find_experiment
-from umbel.runs.result import Result
-from umbel.runs.run import Run
 from umbel.runs.run_tables import results
 from umbel.runs.statistics.measures import ACCURACY, LOSS, Measure, measure_named, measure_of
 from umbel.testing import blobs, mlp

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from umbel.runs.config import read
+from umbel.results.run import read
 from umbel.runs.library import find_experiment
 from umbel.runs.statistics.contenders import Contender
 from umbel.runs.statistics.data import Data

@@ -14,7 +14,7 @@ from umbel.data.scenarios import LETTERS, ROTATED_CIFAR10
 from umbel.networks import MLP, LeNet
 from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size, cells, pick, shipped, slug
 from umbel.papers.findings import findings
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 
 Methods = Mapping[str, Algorithm[Any]]
 Kind = Literal["methods", "metrics"]
@@ -45,7 +45,7 @@ def _beside(methods: Methods, local: LocalTraining, clusters: int) -> Methods:
     return {**methods, **{f"{row} (k = {clusters})": other[row] for row in ("LCFL", "IFCA")}}
 
 
-def _cells(size: Size, methods: Methods, experiment: Experiment, column: str) -> list[Cell]:
+def _cells(size: Size, methods: Methods, experiment: ExperimentSettings, column: str) -> list[Cell]:
     model = MLP((16,)) if size == "smoke" else experiment.model
     sized = replace(experiment, model=model, description="Gu et al. 2024, V", evaluate_every=5)
     return cells(sized, methods, column, slug("lcfl", column))

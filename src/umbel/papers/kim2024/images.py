@@ -27,10 +27,12 @@ from umbel.papers.base import (
 )
 from umbel.papers.findings import findings
 from umbel.papers.kim2024.methods import by_gradients
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 
 
-def _experiment(size: Size, scenario: Scenario, full: int = 200, smoke: int = 3) -> Experiment:
+def _experiment(
+    size: Size, scenario: Scenario, full: int = 200, smoke: int = 3
+) -> ExperimentSettings:
     """The package's experiment on this federation; at smoke size a few images a client."""
     if size == "smoke" and isinstance(scenario, Shifted):
         scenario = replace(scenario, examples=(20,))
@@ -85,7 +87,7 @@ def _fig_19(size: Size) -> Iterator[Cell]:
 BATCH = 100  # batch size of the experiments with four angles
 
 
-def _four(size: Size, clients: int, full: int = 200) -> Experiment:
+def _four(size: Size, clients: int, full: int = 200) -> ExperimentSettings:
     return _experiment(size, replace(ROTATED_MNIST_4, clients=clients), full)
 
 

@@ -15,7 +15,7 @@ from umbel.data.scenarios.base import Scenario
 from umbel.networks import CSIAutoencoder, LeNet, Model, ResNet18
 from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size, cells, pick, slug
 from umbel.papers.findings import findings
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 from umbel.server.aggregation import Averaging
 
 
@@ -30,7 +30,7 @@ def _column(
         "MADMO": Sattler(local, averaging=Averaging(shared=shared)),
         "FedAvg": FedAvg(local),
     }
-    experiment = Experiment(
+    experiment = ExperimentSettings(
         scenario,
         model,
         cfl_gp,

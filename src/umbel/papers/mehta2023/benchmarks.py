@@ -16,7 +16,7 @@ from umbel.data.scenarios.shifted import Shifted
 from umbel.data.shifts import SwapLabels
 from umbel.networks import MLP
 from umbel.papers.base import Size, pick, shipped
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Benchmark:
         local: LocalTraining = replace(algorithm.local, lr=self.lr, drop_last=self.whole_batches)
         return local
 
-    def experiment(self, size: Size) -> Experiment:
+    def experiment(self, size: Size) -> ExperimentSettings:
         """The package's experiment, on this federation."""
         full = shipped("flacc-mnist")
         few = replace(self.scenario, clients=10, examples=(20,))

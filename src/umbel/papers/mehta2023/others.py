@@ -13,7 +13,7 @@ from umbel.networks import CNN, CNN1D
 from umbel.papers.base import Cell, ColumnsPlot, Reproduction, RoundsPlot, Size, cells, pick
 from umbel.papers.findings import findings
 from umbel.papers.mehta2023.cells import pfedme
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 
 ADAM = LocalTraining(lr=5e-4, epochs=5, batch_size=32, optimizer=Adam())
 
@@ -31,7 +31,7 @@ def _faults(size: Size) -> list[Cell]:
         ),
         "FLACC": FLACC(ADAM, n_merge=1),
     }
-    experiment = Experiment(
+    experiment = ExperimentSettings(
         BearingFaults(
             clients=pick(size, smoke=6, reduced=24, full=48),
             examples=pick(size, smoke=(12,), reduced=(100, 200), full=(100, 300)),
@@ -56,7 +56,7 @@ def _writers(size: Size) -> list[Cell]:
         "IFCA (k = 5)": IFCA(5, local),
         "FLACC": FLACC(local),
     }
-    experiment = Experiment(
+    experiment = ExperimentSettings(
         Natural(clients=pick(size, smoke=8, reduced=60, full=195)),
         CNN(),
         methods["FLACC"],

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 
 from umbel.algorithms import FedAvg, LocalOnly
 from umbel.algorithms.restarts import method_of
-from umbel.runs.experiment import Experiment
+from umbel.results.run import Result
+from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.records import Record
-from umbel.runs.result import Result
 from umbel.runs.statistics.data import Data
 
 BASELINES = LOCAL, FEDERATED = ("local-only", "FedAvg")
 """Training alone, and one model for all."""
 
 
-def baseline_of(experiment: Experiment) -> str:
+def baseline_of(experiment: ExperimentSettings) -> str:
     """Which baseline this is, or nothing; a clustered method with one cluster is FedAvg, too.
 
     Methods whose clients tune their models in the end are none.

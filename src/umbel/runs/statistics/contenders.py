@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
+from umbel.results.run import Result
 from umbel.runs.outcomes import by_method, mean, rounded
-from umbel.runs.result import Result
 from umbel.runs.statistics.baselines import baseline_of
 from umbel.runs.statistics.data import Data, warn_of_others
 from umbel.runs.statistics.fairness import SAME, magnitude

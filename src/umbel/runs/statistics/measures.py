@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from umbel.checks import UsageError, check
 from umbel.client.metrics import METRICS
+from umbel.results.run import Result
 from umbel.runs.budget import LOWER
 from umbel.runs.client_rows import Client
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.metrics import names_of
 from umbel.runs.records import Record
-from umbel.runs.result import Result
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def measure_of(runs: Sequence[Result], judge: str | None = None) -> Measure:
     return measure
 
 
-def measure_named(name: str, experiments: Sequence[Experiment]) -> Measure:
+def measure_named(name: str, experiments: Sequence[ExperimentSettings]) -> Measure:
     """The loss, the accuracy, or a metric that all of these experiments measure.
 
     Raises `UsageError` for any other, and for a metric of one's own: which way is better is not

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from math import comb
 
+from umbel.results.run import Result
 from umbel.runs.outcomes import CONTROLS
-from umbel.runs.result import Result
 from umbel.runs.rows import Table
 from umbel.runs.statistics.contenders import Contender, contenders, gains
 from umbel.runs.statistics.measures import Measure, measure_of

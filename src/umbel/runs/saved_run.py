@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from torch import Tensor, nn
@@ -15,12 +14,10 @@ from umbel.algorithms.base import Algorithm, State
 from umbel.algorithms.restarts import method_of
 from umbel.checks import UsageError, check
 from umbel.client.net import Net
-from umbel.data.federation import Federation
 from umbel.notebooks import cut
 from umbel.runs import checkpoint
-from umbel.runs.assignment import Assignment
 from umbel.runs.client_rows import Client, number_of
-from umbel.runs.experiment import Experiment
+from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.folder import RunFolder
 from umbel.runs.models_folder import MadeFor
 from umbel.runs.own import OwnModule
@@ -31,18 +28,15 @@ from umbel.runs.unfinished import clients_so_far
 from umbel.settings import argument
 from umbel.summary import counted, few
 
-if TYPE_CHECKING:
-    from umbel.runs.model_export import Exported, Format
-
 CLUSTER_MODELS = (Algorithm.serve, FLACC.serve, IFCA.serve)
 """Ways to serve each client the model of its cluster."""
 
 
 @dataclass(frozen=True)
-class Result:
+class SavedRun:
     """The results of a finished run, read from its folder: records, clusters and models.
 
-    `load`, `Run.save`, `resume` and `finish` return one. The run's data are not needed.
+    The run's data are not needed. `umbel.Result` adds newcomers and exports.
     """
 
     folder: RunFolder  #: where the run is
@@ -52,11 +46,11 @@ class Result:
         try:
             what, *_, last = self.experiment, *self.records
         except (UsageError, OSError, ValueError):
-            return f"Result: {self.folder.path}, which can't be read"
+            return f"{type(self).__name__}: {self.folder.path}, which can't be read"
         parts = repr(last).removeprefix("Record: ").split(", ")[1:]
         rounds = counted(last.round + 1, "round")
         name = f"{what.name}, seed {what.seed}"
-        return f"Result: {self.folder.path}: {name}, {rounds}; {', '.join(parts)}"
+        return f"{type(self).__name__}: {self.folder.path}: {name}, {rounds}; {', '.join(parts)}"
 
     def _repr_html_(self) -> str:
         members: dict[int, list[str]] = {}
@@ -70,12 +64,12 @@ class Result:
         return cut(("cluster", "clients", "members"), rows, repr(self), "clusters")._repr_html_()
 
     @cached_property
-    def experiment(self) -> Experiment:
+    def experiment(self) -> ExperimentSettings:
         """The experiment; code outside umbel is not imported."""
         return self.folder.experiment
 
     @cached_property
-    def runnable(self) -> Experiment:
+    def runnable(self) -> ExperimentSettings:
         """The experiment; modules that it names are imported."""
         return self.folder.runnable
 
@@ -248,25 +242,6 @@ class Result:
                 )
         return self.folder.models.module(net, number, used)
 
-    def export(
-        self,
-        to: Format,
-        *,
-        client: str | int | None = None,
-        cluster: int | None = None,
-        out: Path | str | None = None,
-    ) -> Exported:
-        """Write the model of a client or a cluster for other programs.
-
-        `to` is "onnx", "torch" (a program of `torch.export`), "safetensors" or "peft" (a folder).
-        The file goes into the folder `exported` of the run unless `out` names another place.
-        Outputs of the exported and the original model are compared on random inputs, where the
-        model accepts any. Raises `UsageError` if the export is not possible.
-        """
-        from umbel.runs.model_export import export_model
-
-        return export_model(self, to, client=client, cluster=cluster, out=out)
-
     def _made_for(self, cluster: int) -> MadeFor:
         self._check_cluster(cluster)
         return self.folder.models.made_for(cluster)
@@ -276,26 +251,3 @@ class Result:
         if not self.folder.models.file(cluster).is_file():
             last = self.num_clusters - 1
             check(0 <= cluster <= last, "cluster", cluster, f"a cluster of this run: 0 to {last}")
-
-    def assign(
-        self,
-        newcomers: Federation | Path | str,
-        *,
-        labelled: bool = True,
-        clients: Federation | None = None,
-        data_dir: Path | str | None = None,
-    ) -> Assignment:
-        """Find the cluster of each newcomer by the method's own rule, or by its inputs alone.
-
-        Newcomers may be files, as `umbel assign` takes; a table is encoded as the run's own was.
-        Where newcomers have no labels (`labelled=False`, whatever their y says), their inputs are
-        compared with those of the run's clients, which are described once, from the run's own data
-        (found as `resume` finds them, in `data_dir` if need be) or from `clients`, the run's
-        federation. Clusters that no client of the run is in are left out. Raises `UsageError` where
-        the newcomers' examples are not of the run's kind, and where inputs do not tell the run's
-        clusters apart.
-        """
-        from umbel.runs.newcomers import assign, assign_unlabelled, federation_of
-
-        new = federation_of(self, newcomers, labelled)
-        return assign(self, new) if labelled else assign_unlabelled(self, new, clients, data_dir)

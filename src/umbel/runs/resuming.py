@@ -1,4 +1,4 @@
-"""Begin, resume and finish runs made in Python, whose data and modules no file holds."""
+"""Runs made in Python in their folders: to begin, to go on, and to change when they end."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from typing import Literal
 from umbel.algorithms.base import State
 from umbel.checks import UsageError, check
 from umbel.data.files import check_file
-from umbel.runs.budget import USED_UP, Budget, Stop, Until
+from umbel.runs.budget import USED_UP, Budget, Until
 from umbel.runs.durable import writing_to
-from umbel.runs.execution import advance_states, load, opened
+from umbel.runs.execution import advance_states, opened
 from umbel.runs.folder import RunFolder
 from umbel.runs.origins import origin
 from umbel.runs.own import (
-    OwnModule,
     described,
     differences,
     what_only_python_has,
@@ -27,30 +26,16 @@ from umbel.runs.own import (
 from umbel.runs.places import sources_of
 from umbel.runs.records import Record
 from umbel.runs.restoring import restorable
-from umbel.runs.result import Result
-from umbel.runs.run import Run
+from umbel.runs.rounds import Rounds
 from umbel.runs.starting import unsaid
 from umbel.runs.way_on import way_on
-from umbel.settings import hinting
 from umbel.summary import counted
 
 log = logging.getLogger(__name__)
 
 
-def save(
-    run: Run, path: Path | str, rounds: int, budget: Budget, checkpoint_every: int | None
-) -> Result:
-    """Do all rounds in a folder, or what is left of them there.
-
-    Without `checkpoint_every`, it is as the folder says, or else 1.
-    """
-    for _ in rounds_in(run, path, rounds, budget, checkpoint_every):
-        pass
-    return _result(RunFolder(Path(path)), run)
-
-
 def rounds_in(
-    run: Run, path: Path | str, rounds: int, budget: Budget, checkpoint_every: int | None
+    run: Rounds, path: Path | str, rounds: int, budget: Budget, checkpoint_every: int | None
 ) -> Iterator[tuple[State, Record]]:
     """The rounds that are left in a folder; what is refused is refused by this call."""
     where = Path(path)
@@ -101,80 +86,13 @@ def _check_same_budget(folder: RunFolder, budget: Budget) -> None:
         log.warning("%s: %s; %s", folder.path, ended, goes_on)
 
 
-@hinting
-def resume(
-    folder: Path | str,
-    run: Run | None = None,
-    *,
-    rounds: int | str | None = None,
-    until: Until = (),
-    max_time: float | str | None = None,
-    data_dir: Path | str | None = None,
-) -> Result:
-    """Go on with a run that was stopped, to the same end as if it had not been stopped.
-
-    >>> import torch
-    >>> federation = umbel.scenario("rotated-digits", clients=4)
-    >>> net = umbel.Net(lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)))
-    >>> run = umbel.Run(umbel.FedAvg(), federation, net)
-    >>> for state, record in run.rounds(4, folder="runs/mine"):
-    ...     break  # or the power fails
-    >>> len(umbel.resume("runs/mine", run).records)
-    4
-
-    A run that was made in Python needs the same `run` again: its data and module are compared by
-    their digests. `rounds`, a number such as 80 or an addition such as "+20", sets how many there
-    are altogether, and with `until` and `max_time` opens a finished run again. Raises `UsageError`
-    where the run is another one, saying what differs.
-    """
-    there = RunFolder.open(folder)
-    held = there.experiment
-    going = reopened(there, run, data_dir)
-    replan(there, going, rounds, until, max_time)
-    there = replace(there, asked=replace(held, rounds=there.experiment.rounds))
-    for _ in advance_states(there, going):
-        pass
-    return _result(there, going)
-
-
-@hinting
-def finish(
-    folder: Path | str, run: Run | None = None, *, data_dir: Path | str | None = None
-) -> Result:
-    """End a run with the rounds that are done: write its models and clusters, and return it.
-
-    A run that was made in Python needs the same `run` again. Raises `UsageError` where that is
-    another one, or no round is done.
-    """
-    there = RunFolder.open(folder)
-    going = reopened(there, run, data_dir, verb="finish")
-    if not there.finished:
-        with there.locked():
-            there.budget.check_for(going)
-            done, recorded = _done(there, going, there.experiment.rounds), len(there.records())
-            if recorded and not done:
-                every = there.experiment.checkpoint_every
-                how = f"go on with it by {way_on(there.path)}"
-                said = f"{counted(recorded, 'round')} done, and no checkpoint yet"
-                raise UsageError(f"{folder}: {said}: one every {every}; {how}")
-            check(done > 0, "run", str(folder), "a run with at least one finished round")
-            if recorded > done:
-                left = counted(recorded - done, "round")
-                log.warning("%s: %s after the last checkpoint left out", folder, left)
-            if done < there.experiment.rounds and there.stop is None:
-                there.stop_at(Stop(done, "it was finished by hand"))
-        for _ in advance_states(there, going):
-            pass
-    return _result(there, going)
-
-
 def reopened(
     folder: RunFolder,
-    run: Run | None,
+    run: Rounds | None,
     data_dir: Path | str | None,
     workers: int | Literal["auto"] | None = None,
     verb: str = "resume",
-) -> Run:
+) -> Rounds:
     """The run of a folder: this one, if it is the same, or the one that its experiment opens.
 
     `workers` replaces the experiment's `engine.workers`. Raises `UsageError` if the run's data were
@@ -188,7 +106,7 @@ def reopened(
 
 def replan(
     folder: RunFolder,
-    run: Run,
+    run: Rounds,
     rounds: int | str | None = None,
     until: Until = (),
     max_time: float | str | None = None,
@@ -208,7 +126,7 @@ def replan(
         planned = folder.experiment.rounds if rounds is None else _total(rounds, done)
         if folder.finished and planned == done and rounds is None:
             return  # no round is left that a budget could be about
-        kept = _done(folder, run, planned)  # a round without a checkpoint is repeated
+        kept = num_done(folder, run, planned)  # a round without a checkpoint is repeated
         if planned <= kept and rounds is None:
             return  # as above, of a run that was killed before its results were written
         how = "" if folder.finished else f"; {way_on(folder.path, 'finish')} ends it there"
@@ -232,7 +150,7 @@ def _over_kept(folder: RunFolder, given: Budget, records: Sequence[Record]) -> B
     )
 
 
-def _done(folder: RunFolder, run: Run, rounds: int) -> int:
+def num_done(folder: RunFolder, run: Rounds, rounds: int) -> int:
     """The number of rounds that the checkpoint comes after.
 
     Raises `UsageError` for what the run could not go on from or with, before anything is written.
@@ -257,15 +175,10 @@ def _total(rounds: int | str, done: int) -> int:
     return int(text) + (done if text.startswith("+") else 0)
 
 
-def _check_same(folder: RunFolder, run: Run) -> None:
+def _check_same(folder: RunFolder, run: Rounds) -> None:
     """Raise `UsageError` unless the folder holds this very run."""
     there = folder.experiment
     here = described(run, there.name, there.rounds, there.checkpoint_every)
     others = list(differences(there, here, run.net))
     if others:
         raise UsageError(f"{folder.path}: holds another run: {'; '.join(others[:3])}")
-
-
-def _result(folder: RunFolder, run: Run) -> Result:
-    own = isinstance(folder.experiment.model, OwnModule)
-    return load(folder.path, run.net if own else None)

@@ -1,19 +1,19 @@
-"""One method on one federation under one seed: an iterator of its rounds."""
+"""One method on one federation under one seed: an iterator of its rounds, in memory."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
 from umbel.algorithms.base import Algorithm, Assigned, Known, State
-from umbel.checks import UsageError, check, naming
+from umbel.checks import check, naming
 from umbel.client.metrics import check_metrics
 from umbel.client.net import Net
 from umbel.data.federation import Federation
@@ -25,14 +25,12 @@ from umbel.engines.remembering import Remembering
 from umbel.engines.validation import Limits
 from umbel.flow import Engine, Flow, drive
 from umbel.notebooks import named
-from umbel.runs.budget import Budget, Until
 from umbel.runs.counted import Counted
 from umbel.runs.evaluation import Evaluated, clusters_of, evaluated
 from umbel.runs.evidence import sample
 from umbel.runs.forms import as_assigned, as_given, as_state, check_judged
 from umbel.runs.guards import (
     are_elsewhere,
-    asked,
     guard_of,
     judge_of,
     known_sizes,
@@ -49,33 +47,26 @@ from umbel.runs.wrapped import unwrapped
 from umbel.seeds import Stream, generator
 from umbel.server.ask import Context
 from umbel.settings import Settings, argument, hinting
-from umbel.summary import settings
+from umbel.summary import few, settings
 
-if TYPE_CHECKING:
-    from umbel.runs.experiment import Experiment
-    from umbel.runs.result import Result
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Opened:
     """What a run was opened from: an experiment, with the federation and the net that it gave."""
 
-    experiment: Experiment
+    experiment: Settings
     sources: Sources
     federation: Federation
     net: Net
 
 
 @dataclass(frozen=True)
-class Run(Settings):
-    """One method on one federation under one seed; iterate over its rounds, or save it in a folder.
-
-    >>> import torch
-    >>> federation = umbel.scenario("rotated-digits", clients=8)
-    >>> net = umbel.Net(lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)))
-    >>> run = umbel.Run(umbel.FedAvg(), federation, net, participation=0.5)
-    >>> [record.round for state, record in run.rounds(3)]
-    [0, 1, 2]
+class Rounds(Settings):
+    """A run in memory: `umbel.Run` adds the folder that keeps it.
 
     On one machine, runs with equal fields give equal records bit for bit, except for times. Values
     out of range, and settings that can't work together, raise `UsageError`.
@@ -156,56 +147,22 @@ class Run(Settings):
 
     @hinting
     def rounds(
-        self,
-        num_rounds: int,
-        state: State | None = None,
-        first: int = 0,
-        *,
-        folder: Path | str | None = None,
+        self, num_rounds: int, state: State | None = None, first: int = 0
     ) -> Iterator[tuple[State, Record]]:
         """Do the rounds one by one: yields the state after each, and what was measured in it.
 
-        To go on where a run stopped, give its last state and the number of the round to come. With
-        a `folder`, every round is on disk before it is yielded, and those that are there already
-        are not done again. Raises `QuorumError` when too few clients give a usable reply, and
-        `UsageError` if state or folder are of another run, or if no folder can hold this one.
+        To go on where a run stopped, give its last state and the number of the round to come.
+        Raises `QuorumError` when too few clients give a usable reply, and `UsageError` if the state
+        is of another run.
         """
         num_rounds, first = argument("rounds", num_rounds, int), argument("first", first, int)
         check(first >= 0, "first", first, "0 or more")
-        if folder is None:
-            expected = "0 without a state: give the state after the round before it"
-            check(state is not None or first == 0, "first", first, expected)
-            begun = self.start(num_rounds)
-            state = begun if state is None else as_given(state, begun)
-            scored = self.scored_rounds(num_rounds, state, first)
-            return Counted(((after, record) for after, record, _ in scored), num_rounds - first)
-        from umbel.runs.saving import rounds_in
-
-        if state is not None or first != 0:
-            said = "state, first: leave them out with a folder, which says where to go on"
-            raise UsageError(said)
-        return rounds_in(self, folder, num_rounds, Budget(), checkpoint_every=1)
-
-    @hinting
-    def save(
-        self,
-        folder: Path | str,
-        rounds: int,
-        *,
-        until: Until = (),
-        max_time: float | str | None = None,
-        checkpoint_every: int | None = None,
-    ) -> Result:
-        """Do all rounds in a folder, or those that are left there, and return the finished run.
-
-        It stops earlier where a goal is reached, such as `until="accuracy=0.9"`, or the time is
-        up, as after `max_time="10m"`. Killed, it goes on by the same call. Without
-        `checkpoint_every`, it is what the folder says, or 1 in a new one. Raises `UsageError` where
-        the folder holds another run, or can't hold a part of this one.
-        """
-        from umbel.runs.saving import save
-
-        return save(self, folder, rounds, Budget.of(until, max_time), checkpoint_every)
+        expected = "0 without a state: give the state after the round before it"
+        check(state is not None or first == 0, "first", first, expected)
+        begun = self.start(num_rounds)
+        state = begun if state is None else as_given(state, begun)
+        scored = self.scored_rounds(num_rounds, state, first)
+        return Counted(((after, record) for after, record, _ in scored), num_rounds - first)
 
     def scored_rounds(
         self, num_rounds: int, state: State, first: int
@@ -326,3 +283,22 @@ class Run(Settings):
             max_share=self.limits.max_share,
             max_norm_ratio=limits_of(self.engine, self.limits).max_norm_ratio,
         )
+
+
+def asked(run: Rounds, flow: Flow[T], lack: str) -> T:
+    """The result of a flow beside the rounds of a run, which has no record to name the absent.
+
+    A warning names the clients without a usable reply, and why; `lack` says what became of them.
+    They answer from all of their training examples, and without the noise that is for training.
+    """
+    plain = run.divided is run.federation and run.privacy.clip is None
+    whole = run if plain else replace(run, personal=None, privacy=Privacy())
+    guard = judge_of(whole.clients, run.limits, run.net, run.federation.names)
+    found = drive(flow, guard)
+    missing, refused, _ = guard.take()
+    reasons = dict.fromkeys(missing, "did not answer") | refused
+    if reasons:
+        names = run.federation.names
+        told = [f"{names[client]} ({why})" for client, why in sorted(reasons.items())]
+        log.warning("%s for lack of a usable reply: %s", lack, few(told))
+    return found
