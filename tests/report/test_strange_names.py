@@ -18,6 +18,7 @@ import umbel as package
 from tests.shell import SMALL, Shell
 from umbel.cli import Plain
 from umbel.data.sources import Sources
+from umbel.files.spreadsheet_cells import formula_again, no_formula
 from umbel.report import terminal
 from umbel.report.charts import Chart, Line
 from umbel.report.frameless import frameless, row
@@ -26,7 +27,7 @@ from umbel.runs.client_rows import Client, read_rows
 from umbel.runs.execution import advance
 from umbel.runs.folder import RunFolder
 from umbel.runs.records import Record
-from umbel.runs.rows import Table, formula_again, no_formula
+from umbel.runs.rows import Table
 
 STRANGE = (
     *("=cmd|' /C calc'!A0", "+1", "-2+3", "@SUM(A1)", "'=twice", "''", "a,b;c", "x;=1+1;y"),

@@ -24,7 +24,8 @@ from umbel.networks import Model
 from umbel.runs import config
 from umbel.runs.another import check_same
 from umbel.runs.folder import RunFolder
-from umbel.runs.own import OwnModule, described, differences
+from umbel.runs.made_in_python import OwnModule
+from umbel.runs.own import described, differences
 
 
 @pytest.fixture(scope="module")

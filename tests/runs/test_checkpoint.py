@@ -23,6 +23,7 @@ from umbel.checks import UsageError
 from umbel.client.constants import digest_of
 from umbel.runs import checkpoint, tensor_files
 from umbel.runs.checkpoint_parts import LARGE, SPARE
+from umbel.runs.state_fields import can_hold
 from umbel.testing import assert_same_state
 
 STATE = FLACCState(
@@ -364,7 +365,7 @@ def test_a_field_reads_back_as_it_is_whatever_it_was_at_first(notes: object, fil
 
 def test_a_size_reads_back_as_an_equal_tuple(file: Path) -> None:
     state = Noting(torch.zeros(1, 2), torch.zeros(3, dtype=torch.long), torch.ones(2, 3).shape)
-    assert checkpoint.can_hold(state.notes)
+    assert can_hold(state.notes)
     checkpoint.save(file, state, 1)
     assert checkpoint.load(file, state)[0].notes == (2, 3)
 
@@ -374,9 +375,9 @@ def test_a_size_reads_back_as_an_equal_tuple(file: Path) -> None:
     [Phase.WARM, Pair(1, 2), Pair(torch.ones(1), torch.ones(1)), defaultdict(int), Counter("a")],
 )
 def test_what_would_read_back_as_another_type_is_not_held(notes: object) -> None:
-    assert not checkpoint.can_hold(notes)
-    assert not checkpoint.can_hold((notes,))
-    assert not checkpoint.can_hold({"a": [notes]})
+    assert not can_hold(notes)
+    assert not can_hold((notes,))
+    assert not can_hold({"a": [notes]})
 
 
 @pytest.mark.parametrize("damage", ["flip", "swap", "lost"])

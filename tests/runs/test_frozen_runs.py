@@ -27,7 +27,7 @@ from umbel.runs import checkpoint
 from umbel.runs.config import write
 from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder
-from umbel.runs.origins import FROZEN_WITHIN
+from umbel.runs.made_in_python import FROZEN_WITHIN
 from umbel.runs.tensor_files import reading, tensors_in
 
 LOCAL = LocalTraining(lr=0.1, epochs=1, batch_size=8)

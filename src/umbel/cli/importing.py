@@ -38,7 +38,7 @@ def allow_parts(experiment: ExperimentSettings, parts: Iterable[str], no_import:
 
 def allow_rounds(folder: RunFolder, no_import: bool) -> None:
     """As `allow`, for resuming a run; a run made in Python is refused later and imports nothing."""
-    from umbel.runs.own import OwnData
+    from umbel.runs.made_in_python import OwnData
 
     experiment = folder.experiment
     if not isinstance(experiment.scenario, OwnData):

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from umbel.client.metrics import METRICS
+from umbel.files.spreadsheet_cells import no_formula
 from umbel.notebooks import Table
 from umbel.report.charts import (
     COUNT,
@@ -35,7 +36,6 @@ from umbel.results.run import Result
 from umbel.runs.metrics import names_of
 from umbel.runs.outcomes import Methods, mean, mean_text, spread_text, uneven
 from umbel.runs.records import RoundValue, judged_metric
-from umbel.runs.rows import no_formula
 from umbel.summary import three_digits
 
 

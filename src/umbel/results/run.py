@@ -22,9 +22,9 @@ from umbel.runs.deployed import OVER_FLOWER, over_flower
 from umbel.runs.execution import advance_states
 from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.folder import RunFolder
+from umbel.runs.made_in_python import OwnModule
 from umbel.runs.model_export import Exported, Format, export_model
 from umbel.runs.newcomers import assign, assign_unlabelled, federation_of
-from umbel.runs.own import OwnModule
 from umbel.runs.records import Record
 from umbel.runs.resuming import num_done, reopened, replan, rounds_in
 from umbel.runs.rounds import Rounds

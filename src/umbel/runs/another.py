@@ -10,14 +10,14 @@ from umbel.checks import UsageError, shown
 from umbel.runs import config
 from umbel.runs.digests import near
 from umbel.runs.experiment import ExperimentSettings
-from umbel.runs.experiment_file import ELSEWHERE
-from umbel.runs.flat import flat
-from umbel.runs.origins import same
+from umbel.runs.flat import flat, same
 from umbel.runs.places import whole
-from umbel.runs.strangers import OURS
+from umbel.runs.strangers import IN_PYTHON, OWN_MODULE
 from umbel.runs.sweep import CONTROL, parts_of
-from umbel.runs.way_on import IN_PYTHON
 from umbel.runs.wrapped import said_idly
+
+ELSEWHERE = "choose another folder, on the command line by --runs-dir or --set name=..."
+"""What to do where a folder holds something else."""
 
 MOST = 3
 """Largest number of settings that a message names."""
@@ -28,7 +28,7 @@ WORKERS = "engine.workers"
 RESUMED = ("rounds", "checkpoint_every")
 """Settings that a run may have others of when it is resumed."""
 
-MADE_IN_PYTHON = {"scenario": IN_PYTHON, "model": f"{OURS}OwnModule"}
+MADE_IN_PYTHON = {"scenario": IN_PYTHON, "model": OWN_MODULE}
 """Names of what stands for data and a module made in Python; the names below are of their parts."""
 
 OF_THE_PROCESS = ("model.source", "model.gives")

@@ -15,7 +15,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,31 +24,13 @@ from umbel.client.constants import written_out
 from umbel.runs import checkpoint_parts
 from umbel.runs.checkpoint_parts import NO_PARTS, Parts, is_entry
 from umbel.runs.former_states import as_now, is_idle, without_idle
+from umbel.runs.state_fields import holds_tensors, within
 from umbel.runs.tensor_files import DAMAGED, reading, tensors_in, write
 from umbel.version import versions
 
 FORMAT, BEFORE_PARTS, BEFORE_SEALS = 4, 3, 2
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
-
-SIMPLE = (str, int, float, bool, type(None), np.float64, np.str_)
-"""Types of values that JSON has, and two that read back as an equal `float` or `str`.
-
-Others that derive from them, such as an `Enum` of strings, would read back as another type.
-"""
-
-TUPLES = (tuple, torch.Size)
-"""Types that read back as an equal tuple."""
-
-WRITTEN = {
-    *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex64, torch.bool),
-    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.float8_e4m3fn, torch.float8_e5m2),
-    *(torch.uint64, torch.uint32, torch.uint16, torch.uint8),
-}
-"""Types of tensors that safetensors has."""
-
-LONGEST = 4_000
-"""Largest number of bits of a whole number: Python refuses to write much larger ones."""
 
 UNREADABLE = "not a readable checkpoint"
 
@@ -121,53 +102,11 @@ def load(file: Path, template: Any) -> tuple[Any, int]:
         if (following := int(header["next_round"])) < 0:
             raise ValueError(f"the next round is {following}")
         state = _filled(kinds.get(kind, template), values, header.get("lists"))
-        if not _holds_tensors((state.models, state.labels)):
+        if not holds_tensors((state.models, state.labels)):
             raise TypeError("its models and labels are not tensors")
         return state, following
     except DAMAGED as error:
         raise UsageError(f"{file}: {UNREADABLE}: {error}") from None
-
-
-def can_hold(value: object) -> bool:
-    """Whether a field of a state reads back unchanged: a tensor, a tuple of them, or JSON's types.
-
-    Tuples read back as tuples outside of lists and dicts, and as lists inside.
-    """
-    if _holds_tensors(value):
-        return all(map(_is_written, value))  # type: ignore[call-overload]
-    if type(value) in TUPLES:
-        return _is_nested(value)
-    return _is_written(value) if isinstance(value, Tensor) else _is_json(value)
-
-
-def _is_written(tensor: Tensor) -> bool:
-    dense = tensor.layout == torch.strided and not tensor.is_meta
-    return dense and tensor.dtype in WRITTEN
-
-
-def _is_nested(value: object) -> bool:
-    """Numbers in tuples, at any depth."""
-    if isinstance(value, tuple) and type(value) in TUPLES:
-        return all(map(_is_nested, value))
-    return _is_simple(value)
-
-
-def _is_simple(value: object) -> bool:
-    short = not isinstance(value, int) or value.bit_length() <= LONGEST
-    return type(value) in SIMPLE and short
-
-
-def _is_json(value: object) -> bool:
-    if type(value) is dict:
-        return all(type(key) is str and _is_json(entry) for key, entry in value.items())
-    if type(value) is list:
-        return all(map(_is_json, value))
-    return _is_simple(value)
-
-
-def within(state: State) -> tuple[str, tuple[State, ...]]:
-    """The states in a state, and the field that holds them."""
-    return state.states_in, getattr(state, state.states_in) if state.states_in else ()
 
 
 def _members(state: State, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -177,7 +116,7 @@ def _members(state: State, prefix: str = "") -> Iterator[tuple[str, Any]]:
     place, others = within(state)
     for f in fields(state):
         value = getattr(state, f.name)
-        if _holds_tensors(value):
+        if holds_tensors(value):
             yield from ((f"{prefix}{f.name}.{n}", tensor) for n, tensor in enumerate(value))
         elif f.name != place:
             yield prefix + f.name, value
@@ -196,7 +135,7 @@ def _filled(template: Any, values: Mapping[str, Any], lists: Collection[str] | N
         held = getattr(template, f.name)
         if f.name in lengths:
             own[f.name] = tuple(values[f"{f.name}.{place}"] for place in range(lengths[f.name]))
-        elif f.name in own or _holds_tensors(held):
+        elif f.name in own or holds_tensors(held):
             is_list = isinstance(held, list) if lists is None else f.name in lists
             own[f.name] = own[f.name] if is_list else _tuples(own[f.name])
     inside, others = within(template)
@@ -219,11 +158,6 @@ def _like(template: Any, values: Mapping[str, Any]) -> Any:
 def _tuples(value: Any) -> Any:
     """Tuples of numbers as they were: JSON has lists in their place."""
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
-
-
-def _holds_tensors(value: Any) -> bool:
-    some = type(value) is tuple and len(value) > 0
-    return some and all(isinstance(entry, Tensor) for entry in value)
 
 
 def tidy(file: Path) -> None:

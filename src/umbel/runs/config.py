@@ -23,6 +23,7 @@ from umbel.runs import wrapped
 from umbel.runs.config_errors import TableError, problems
 from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.flat import with_lists
+from umbel.runs.made_in_python import STANDING_FOR
 from umbel.runs.places import Places, for_folder, look_in, whole
 from umbel.runs.setting_paths import REGISTRIES as REGISTRIES
 from umbel.runs.strangers import OURS, Stranger, stranger
@@ -174,7 +175,8 @@ def _hints(kind: type) -> Mapping[str, Any]:
 def name_of(kind: type, registry: Mapping[str, Any]) -> str:
     """The name of this type in experiments: its name in the registry, or "module:Name"."""
     own = f"{kind.__module__}:{kind.__qualname__}"
-    return next((name for name, entry in registry.items() if entry is kind), own)
+    known = {**registry, **STANDING_FOR}
+    return next((name for name, entry in known.items() if entry is kind), own)
 
 
 def _check_free(kind: type) -> None:
@@ -283,6 +285,8 @@ def _entry(name: Any, kind: type) -> Any:
         raise UsageError(f"name: {name!r} is not a string")
     if name in registry:
         return registry[name]
+    if name in STANDING_FOR:
+        return STANDING_FOR[name]
     if ":" not in name:
         raise UsageError(f"name: {name!r} is not known; {nearest(name, registry)}")
     entry = imported("name", name)

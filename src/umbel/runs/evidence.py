@@ -19,11 +19,9 @@ from umbel.algorithms.base import Algorithm, State
 from umbel.checks import UsageError
 from umbel.client.constants import written_out
 from umbel.runs.durable import remove_partial
+from umbel.runs.rounds import sample
 from umbel.runs.tensor_files import reading, tensors_in, write
 from umbel.summary import in_short
-
-SAMPLED = 200
-"""Evidence samples at most this many clients."""
 
 REGULAR, TURNS = 14, 5
 """Largest numbers of files kept: at regular distances, and of rounds in which models changed.
@@ -147,11 +145,6 @@ def evidence_of(algorithm: Algorithm[Any], state: State) -> Mapping[str, Tensor]
         kinds = {name: f"{each.dtype} {tuple(each.shape)}" for name, each in tensors.items()}
         raise UsageError(f"what evidence returns: {kinds}: {FORM}")
     return tensors
-
-
-def sample(count: int) -> Tensor:
-    """(N,) places from 0 to count - 1: all, or `SAMPLED` of them, evenly spread."""
-    return torch.linspace(0, count - 1, min(count, SAMPLED), dtype=torch.double).round().long()
 
 
 def spacing(done: int) -> int:

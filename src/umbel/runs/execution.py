@@ -25,8 +25,8 @@ from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.folder import RunFolder
 from umbel.runs.guards import are_elsewhere
 from umbel.runs.lockstep import pays, seats
+from umbel.runs.made_in_python import OwnData
 from umbel.runs.origins import origin
-from umbel.runs.own import OwnData
 from umbel.runs.paths import under
 from umbel.runs.places import note, sources_of
 from umbel.runs.records import Record

@@ -8,6 +8,7 @@ from pathlib import Path
 from umbel.checks import UsageError, command
 from umbel.data.files import read_bytes, read_text
 from umbel.runs import checkpoint, config
+from umbel.runs.another import ELSEWHERE
 from umbel.runs.durable import write_text
 from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.origins import experiment_changes
@@ -17,10 +18,6 @@ from umbel.runs.way_on import in_python
 
 HEAD = f"# {KEY}: {BLANK}\n"
 """Beginning of the first line, above the settings."""
-
-
-ELSEWHERE = "choose another folder, on the command line by --runs-dir or --set name=..."
-"""What to do where a folder holds something else."""
 
 
 @dataclass(frozen=True)

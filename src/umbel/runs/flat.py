@@ -35,3 +35,8 @@ def with_lists(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: with_lists(item) for name, item in value.items()}
     return [with_lists(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def same(one: object, other: object) -> bool:
+    """Whether two values of a setting are equal; NaN, which is not equal to itself, is here."""
+    return one == other or str(one) == str(other)

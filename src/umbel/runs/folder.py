@@ -15,7 +15,7 @@ from umbel.checks import InUseError, UsageError, check
 from umbel.data.files import check_no_link
 from umbel.runs import checkpoint, checkpoint_parts, config, encoding_file
 from umbel.runs.advised import check_no_advice
-from umbel.runs.another import check_same, check_still
+from umbel.runs.another import ELSEWHERE, check_same, check_still
 from umbel.runs.budget import Budget, Stop
 from umbel.runs.checkpoint_parts import NO_PARTS, Parts
 from umbel.runs.client_facts import with_facts, write_facts
@@ -24,7 +24,7 @@ from umbel.runs.deployed import NODES, ROLL
 from umbel.runs.durable import write_text
 from umbel.runs.evidence import EvidenceFolder
 from umbel.runs.experiment import ExperimentSettings
-from umbel.runs.experiment_file import ELSEWHERE, ExperimentFile
+from umbel.runs.experiment_file import ExperimentFile
 from umbel.runs.identity import RUN, identity
 from umbel.runs.models_folder import ModelsFolder
 from umbel.runs.origins import Origin

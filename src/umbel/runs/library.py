@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 from umbel.checks import UsageError, command, nearest
-from umbel.runs.way_on import way_on
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 
@@ -62,7 +61,7 @@ def find_comparison(name: str) -> Path:
     if not folder.is_dir():
         raise UsageError(f"folder: {name!r} is not known; {nearest(name, known)}")
     if (folder / "records.jsonl").is_file():
-        how = f"`{command('show', name)}` prints it, {way_on(folder)} continues it"
+        how = f"`{command('show', name)}` prints it"
         raise UsageError(f"folder: {name!r} is one run: {how}")
     if not experiments_in(folder):
         raise UsageError(f"folder: {name!r} holds no experiment, no .toml file")

@@ -20,7 +20,7 @@ from umbel.data.form import Form
 from umbel.runs.config import structured
 from umbel.runs.durable import link, settle
 from umbel.runs.identity import RUN, check_identity, identity
-from umbel.runs.origins import FROZEN_WITHIN
+from umbel.runs.made_in_python import FROZEN_WITHIN
 from umbel.runs.putting_right import putting_right
 from umbel.runs.rounds import Rounds
 from umbel.runs.scores import ClientScores

@@ -17,7 +17,8 @@ from umbel.runs.checkpoint import UNREADABLE
 from umbel.runs.config import plain, structured
 from umbel.runs.digests import digest, fingerprint, near
 from umbel.runs.experiment import ExperimentSettings
-from umbel.runs.flat import flat
+from umbel.runs.flat import flat, same
+from umbel.runs.made_in_python import FROZEN_WITHIN
 from umbel.runs.places import without_paths
 from umbel.runs.seals import BROKEN
 
@@ -32,13 +33,6 @@ SAMPLED = 64
 
 Origin = Mapping[str, Any]
 """An origin as JSON: the experiment, and digests that identify its federation."""
-
-
-FROZEN_WITHIN = (
-    "it was begun by an older umbel, when models held frozen parameters, which are constants now: "
-    "make the run again under another name"
-)
-"""Reason for refusing a run of an earlier version whose network has frozen parameters."""
 
 
 def origin(experiment: ExperimentSettings, federation: Federation, net: Net) -> Origin:
@@ -100,11 +94,6 @@ def experiment_changes(was: Origin, now: Mapping[str, Any]) -> Iterator[str]:
         one, other = (table.get(name, "not set") for table in (before, after))
         if not same(one, other):
             yield f"{name} was {one} and is {other}"
-
-
-def same(one: object, other: object) -> bool:
-    """Whether two values of a setting are equal; NaN, which is not equal to itself, is here."""
-    return one == other or str(one) == str(other)
 
 
 def _settled(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from umbel.algorithms.base import Algorithm, Assigned, Known, State
 from umbel.checks import check, naming
@@ -27,7 +28,6 @@ from umbel.flow import Engine, Flow, drive
 from umbel.notebooks import named
 from umbel.runs.counted import Counted
 from umbel.runs.evaluation import Evaluated, clusters_of, evaluated
-from umbel.runs.evidence import sample
 from umbel.runs.forms import as_assigned, as_given, as_state, check_judged
 from umbel.runs.guards import (
     are_elsewhere,
@@ -52,6 +52,9 @@ from umbel.summary import few, settings
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+SAMPLED = 200
+"""Evidence samples at most this many clients."""
 
 
 @dataclass(frozen=True)
@@ -302,3 +305,8 @@ def asked(run: Rounds, flow: Flow[T], lack: str) -> T:
         told = [f"{names[client]} ({why})" for client, why in sorted(reasons.items())]
         log.warning("%s for lack of a usable reply: %s", lack, few(told))
     return found
+
+
+def sample(count: int) -> Tensor:
+    """(N,) places from 0 to count - 1: all, or `SAMPLED` of them, evenly spread."""
+    return torch.linspace(0, count - 1, min(count, SAMPLED), dtype=torch.double).round().long()

@@ -12,14 +12,9 @@ from dataclasses import dataclass
 from typing import Any, SupportsIndex, overload
 
 from umbel.checks import UsageError, printable
+from umbel.files.spreadsheet_cells import no_formula
 from umbel.notebooks import cut
 from umbel.summary import counted, few
-
-FORMULA = re.compile("^(?='*[-=+@\t\r\n])|(?<=[;\t\r\n])(?='*[-=+@])")
-"""Where spreadsheets may read a formula: they may take semicolons and tabs for ends of cells."""
-
-QUOTED = re.compile("^'(?='*[-=+@\t\r\n])|(?<=[;\t\r\n])'(?='*[-=+@])")
-"""The quotes that `no_formula` puts there."""
 
 ACTING = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Characters that terminals act on although JSON may contain them unescaped."""
@@ -107,16 +102,3 @@ def _cell(value: Value) -> Value:
     if isinstance(value, str):
         return no_formula(printable(value, "\n"))
     return json.dumps(value) if isinstance(value, (list, tuple, dict, bool)) else value
-
-
-def no_formula(text: str) -> str:
-    """A text for a cell of CSV, of which no spreadsheet takes any part for a formula.
-
-    A quote comes before each part that looks like one.
-    """
-    return FORMULA.sub("'", text)
-
-
-def formula_again(cell: str) -> str:
-    """The inverse of `no_formula`."""
-    return QUOTED.sub("", cell)

@@ -19,8 +19,8 @@ from umbel.runs import checkpoint
 from umbel.runs.client_rows import Client, number_of
 from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.folder import RunFolder
+from umbel.runs.made_in_python import OwnModule
 from umbel.runs.models_folder import MadeFor
-from umbel.runs.own import OwnModule
 from umbel.runs.putting_right import putting_right
 from umbel.runs.records import MEGABYTE, Record, last_evaluated
 from umbel.runs.starting import first_state, unsaid

@@ -11,7 +11,10 @@ from types import new_class
 from typing import Any
 
 OURS = "umbel.runs.own:"
-"""Names of this module stand for what is made in Python, and belong to umbel."""
+"""Begins the names, in the files of runs, of what stands for data and modules made in Python."""
+
+IN_PYTHON, OWN_MODULE = f"{OURS}OwnData", f"{OURS}OwnModule"
+"""The names of such a scenario and such a model."""
 
 
 class Stranger:
@@ -44,7 +47,7 @@ def strangers_in(value: Any, within: bool = False) -> Iterator[str]:
         name, source = str(value.get("name", "")), value.get("source", "")
         if within and ":" in name and not name.startswith(OURS):
             yield name
-        if name == f"{OURS}OwnModule" and source:
+        if name == OWN_MODULE and source:
             yield str(source)
         metrics = value.get("metrics")
         if not within and isinstance(metrics, list):

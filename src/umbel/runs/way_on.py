@@ -10,10 +10,7 @@ from umbel.checks import command
 from umbel.data.files import EXPERIMENT, read_bytes
 from umbel.runs.deployed import over_flower
 from umbel.runs.seals import BROKEN
-from umbel.runs.strangers import OURS
-
-IN_PYTHON = f"{OURS}OwnData"
-"""The scenario's name in the experiment of a run that was made in Python."""
+from umbel.runs.strangers import IN_PYTHON
 
 Way = Literal["files", "python", "flower"]
 """Where the data of a run are: in files, in Python alone, or at the nodes of Flower."""

@@ -11,7 +11,7 @@ from umbel.data.scenarios.base import Scenario
 from umbel.results.run import Result
 from umbel.runs.deployed import over_flower
 from umbel.runs.digests import near
-from umbel.runs.own import OwnData
+from umbel.runs.made_in_python import OwnData
 from umbel.runs.personal import Personal
 from umbel.runs.places import without_paths
 from umbel.runs.seals import BROKEN
