@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import umbel
@@ -39,21 +40,17 @@ MAY_BE_SEEN_BY_ALGORITHMS = (
 
 FLOORS = (
     (
-        "version",
-        "checks",
-        "cores",
-        "seeds",
-        "settings",
-        "summary",
-        "notebooks",
-        "synonyms",
-        "field_docs",
+        *("version", "checks", "cores", "seeds", "settings", "summary", "notebooks", "synonyms"),
+        *("field_docs", "files"),
     ),
     ("client", "networks"),
     ("data", "flow", "reduction"),
-    ("server", "engines"),
+    ("server", "preflight", "engines"),
     ("algorithms", "method"),
-    ("runs",),
+    ("run",),
+    ("experiment",),
+    ("folder",),
+    ("newcomers", "export"),
     ("results", "testing"),
     ("report",),
     ("papers", "flower", "advice"),
@@ -147,6 +144,25 @@ def test_no_floor_imports_a_higher_one() -> None:
         if here is not None and "/template/" not in each.name:
             higher = [module for module in each.imported if (floor(module) or 0) > here]
             assert not higher, f"{each.name} is on floor {here} and imports {higher}"
+
+
+def modules_imported(each: Source, known: Mapping[str, str]) -> set[str]:
+    """The files of the package that one imports, in functions and for type checkers, too."""
+    found = set[str]()
+    for node in ast.walk(each.tree):
+        if isinstance(node, ast.ImportFrom):
+            within = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= within if within <= known.keys() else {str(node.module), *within}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return {known[name] for name in found if name in known} - {each.name}
+
+
+def test_no_file_is_in_a_circle_of_files() -> None:
+    names = {each.name.removesuffix(".py").removesuffix("/__init__"): each for each in sources()}
+    known = {f"umbel.{name.replace('/', '.')}": each.name for name, each in names.items()}
+    graph = {each.name: modules_imported(each, known) for each in names.values()}
+    assert list(TopologicalSorter(graph).static_order())  # raises `CycleError`
 
 
 def test_every_module_is_on_a_floor_and_few_are_loose() -> None:
