@@ -22,10 +22,10 @@ from umbel.client.work import Feature, Gradient, LocalTraining, Quantised
 from umbel.data.federation import Federation
 from umbel.engines.faults import Faults
 from umbel.engines.validation import Limits
+from umbel.files.seals import KEY
 from umbel.flow import Engine, Replies, Request
 from umbel.results.run import Run
 from umbel.runs import checkpoint
-from umbel.runs.seals import KEY
 from umbel.runs.tensor_files import write
 from umbel.server import kept_products
 from umbel.server.aggregation import Averaging

@@ -13,8 +13,8 @@ from safetensors import safe_open
 
 from tests.shell import SMALL, Shell
 from umbel import UsageError, load
+from umbel.files.seals import KEY
 from umbel.runs.folder import RunFolder
-from umbel.runs.seals import KEY
 from umbel.runs.tensor_files import tensors_in, write
 
 MINE = """

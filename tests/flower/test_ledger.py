@@ -24,6 +24,7 @@ from umbel.data.sources import Sources
 from umbel.engines.privacy import Privacy
 from umbel.engines.private import Private, released
 from umbel.engines.wrappers import QuorumError
+from umbel.files.seals import json_text
 from umbel.flow import Replies, Request
 from umbel.flower import Settings, client_app, serve
 from umbel.flower.client import Node
@@ -38,7 +39,6 @@ from umbel.flower.registry import Roll
 from umbel.networks import MLP
 from umbel.results.run import Experiment
 from umbel.runs.config import write
-from umbel.runs.seals import json_text
 
 PRIVACY = Privacy(clip=1.0, noise_multiplier=8.0)
 LOCAL = LocalTraining(epochs=1, batch_size=8)

@@ -16,9 +16,9 @@ from flwr.cli.build import build_fab_from_disk
 
 from tests.flower.small import SMALL, grid_of
 from umbel.checks import UsageError
+from umbel.files import atomic as durable
 from umbel.flower.scaffold import FILES, sent_with, write_app
 from umbel.flower.server import Settings, serve
-from umbel.runs import durable
 
 
 def test_an_app_has_the_experiment_that_it_is_given(tmp_path: Path) -> None:

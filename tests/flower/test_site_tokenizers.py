@@ -17,12 +17,12 @@ from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.tables.encoding import Encoding
+from umbel.files.seals import json_text
 from umbel.flower import Settings, serve
 from umbel.flower.owners import Owners
 from umbel.networks import TextClassifier
 from umbel.results.run import Experiment
 from umbel.runs.folder import RunFolder
-from umbel.runs.seals import json_text
 
 pytest.importorskip("pyarrow", reason="the extra umbel[data] is not installed")
 

@@ -22,6 +22,7 @@ from umbel.client.work import MeanLoss
 from umbel.data.federation import Federation
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
+from umbel.files.seals import json_text
 from umbel.flow import Request
 from umbel.flower import FlowerEngine, Settings, client_app, serve, site_clients, slice_of
 from umbel.flower.discovery import Meeting
@@ -34,7 +35,6 @@ from umbel.results.run import Experiment, Result
 from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder
 from umbel.runs.personal import Personal
-from umbel.runs.seals import json_text
 
 
 def test_sites_of_their_own_data_need_no_planted_groups(tmp_path: Path) -> None:

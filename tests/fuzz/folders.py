@@ -26,11 +26,11 @@ from typing import Any
 import umbel
 from umbel.checks import UsageError
 from umbel.data.sources import Sources
+from umbel.files.seals import intact
 from umbel.runs.execution import advance, opened
 from umbel.runs.folder import RunFolder
 from umbel.runs.rounds import Rounds
 from umbel.runs.run_tables import results_of
-from umbel.runs.seals import intact
 
 EXPERIMENT = """
 name = "small"

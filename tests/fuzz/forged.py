@@ -32,10 +32,10 @@ from torch import Tensor
 from tests.fuzz.commands import SECONDS, Outcome, attack, memory
 from tests.fuzz.folders import Whole, folders
 from tests.fuzz.inputs import Wrong
+from umbel.files.seals import BLANK, KEY, json_text, sealed
 from umbel.runs import tensor_files
 from umbel.runs.digests import digest
 from umbel.runs.experiment_file import HEAD
-from umbel.runs.seals import BLANK, KEY, json_text, sealed
 
 DEEP: Any = 1
 for _ in range(900):

@@ -14,6 +14,7 @@ from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.engines import EngineSettings
+from umbel.files.seals import json_text
 from umbel.networks import MLP
 from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size
 from umbel.papers.findings import Findings
@@ -24,7 +25,6 @@ from umbel.runs.environment import environment
 from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder
 from umbel.runs.records import Record
-from umbel.runs.seals import json_text
 
 SMALL = replace(ROTATED_DIGITS, clients=8, examples=(20,))
 LOCAL = LocalTraining(epochs=1)

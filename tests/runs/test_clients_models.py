@@ -19,7 +19,7 @@ import umbel
 from tests.federations import blobs, mlp
 from tests.runs.saved import LOCAL, build, make_run
 from umbel import FLACC, FedAvg, FedEM, PFedMe, UsageError
-from umbel.runs.durable import WITHIN
+from umbel.files.atomic import WITHIN
 
 
 def test_clients_get_their_personal_model_or_mixture(tmp_path: Path) -> None:

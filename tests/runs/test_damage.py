@@ -17,10 +17,10 @@ from safetensors import safe_open
 import umbel as package
 from tests.shell import SMALL, Shell
 from umbel.checks import UsageError
+from umbel.files.seals import json_text
 from umbel.report.trees import ordered_tree
 from umbel.runs import checkpoint_parts
 from umbel.runs.folder import RunFolder
-from umbel.runs.seals import json_text
 from umbel.runs.tensor_files import reading, tensors_in, write
 
 RUN = "runs/ifca-seed0"

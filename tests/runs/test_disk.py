@@ -19,8 +19,8 @@ from tests.processes import ended, start
 from tests.shell import SMALL
 from umbel.algorithms import CFLGP
 from umbel.data.sources import Sources
+from umbel.files.atomic import remove_left_of, replacing, write_text
 from umbel.runs import checkpoint_parts
-from umbel.runs.durable import remove_left_of, replacing, write_text
 from umbel.runs.execution import advance, execute, opened
 from umbel.runs.folder import RunFolder
 from umbel.runs.records import Record

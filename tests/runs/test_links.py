@@ -9,7 +9,7 @@ import pytest
 
 import umbel as package
 from tests.shell import SMALL, Shell
-from umbel.runs.durable import write_text
+from umbel.files.atomic import write_text
 from umbel.runs.folder import RunFolder
 
 RUN = "runs/ifca-seed0"

@@ -15,7 +15,7 @@ import click
 from umbel.checks import QuorumError, UsageError, check, lacking, memory_errors, printable
 from umbel.cli.hints import hint_for
 from umbel.cli.lazy import LazyGroup, Place
-from umbel.runs.durable import FULL
+from umbel.files.atomic import FULL
 from umbel.version import __version__
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130

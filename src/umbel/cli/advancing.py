@@ -25,7 +25,7 @@ from umbel.cli.screen import OwnScreen, Screen
 from umbel.data.sources import Sources
 from umbel.data.tables.described import described
 from umbel.data.tables.encoding import Encoding
-from umbel.runs.durable import FULL
+from umbel.files.atomic import FULL
 from umbel.runs.execution import advance_locked, execute_together, opened
 from umbel.runs.folder import RunFolder
 from umbel.runs.lockstep import as_one

@@ -102,8 +102,8 @@ def advise(
 def make_place(out: Path) -> None:
     """Make the folder, and say if it holds advice. Raises `UsageError` if no file can be made."""
     from umbel.advice.saving import FOUND
-    from umbel.data.files import check_place
-    from umbel.runs.durable import writing_to
+    from umbel.files.atomic import writing_to
+    from umbel.files.reading import check_place
 
     if (out / FOUND).exists():
         say(f"the advice in {out} will be replaced", err=True)

@@ -25,10 +25,10 @@ from umbel.cli.jobs import make_in_jobs
 from umbel.cli.printing import say
 from umbel.cli.screen import OwnScreen, Screen
 from umbel.data.sources import Sources
+from umbel.files.atomic import writing_to
 from umbel.runs.another import check_same
 from umbel.runs.config import plain, structured
 from umbel.runs.config_errors import TableError
-from umbel.runs.durable import writing_to
 from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.finding import runs_in
 from umbel.runs.flat import flat

@@ -241,7 +241,7 @@ def estimate_clusters(
     One cluster is among the answers: then the clients do not seem to form groups.
     """
     from umbel.cli.importing import allow_parts
-    from umbel.data.files import check_place
+    from umbel.files.reading import check_place
     from umbel.report import terminal
     from umbel.report.plot_files import check_format
     from umbel.report.plots import draw_singular_values

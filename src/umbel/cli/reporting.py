@@ -44,7 +44,7 @@ def report(
 ) -> None:
     """Write one page, to be opened in a browser, about a run, a folder of RUNS, or advice."""
     from umbel.advice.saving import write_page
-    from umbel.data.files import check_folder, check_place
+    from umbel.files.reading import check_folder, check_place
     from umbel.report import write_files
     from umbel.runs.advised import holds_advice
 

@@ -69,10 +69,10 @@ def reproduce(
     from umbel.cli.advancing import end_if, interruptible, no_empty_folders
     from umbel.cli.printing import say
     from umbel.cli.reproducing import make_all
-    from umbel.data.files import check_folder, check_place
     from umbel.data.sources import Sources
+    from umbel.files.atomic import writing_to
+    from umbel.files.reading import check_folder, check_place
     from umbel.papers.runner import left_out, results
-    from umbel.runs.durable import writing_to
 
     wanted = _find(name).in_precision(precision)
     part = wanted.only(only, size)

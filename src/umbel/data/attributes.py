@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from umbel.checks import UsageError, check, is_plain, shown
-from umbel.data.files import read_text
 from umbel.data.given import in_order
 from umbel.data.objects import is_missing
+from umbel.files.reading import read_text
 from umbel.summary import counted, few
 
 Attributes: TypeAlias = "Mapping[str, tuple[str, ...]]"

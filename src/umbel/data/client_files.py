@@ -16,9 +16,9 @@ from torch import Tensor
 from umbel.checks import UsageError, check
 from umbel.data.attributes import FILE, Attributes, attributes_text
 from umbel.data.channel_scale import ChannelScale
-from umbel.data.files import check_length, files_in, read_text
 from umbel.data.npz import check_saved, partial_files, read_arrays
 from umbel.data.splits import Split
+from umbel.files.reading import check_length, files_in, read_text
 
 GROUPS = "groups.csv"
 

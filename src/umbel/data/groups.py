@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from umbel.checks import check
 from umbel.data.attributes import OWNER, check_owner
-from umbel.data.files import read_text
 from umbel.data.objects import is_missing
+from umbel.files.reading import read_text
 from umbel.summary import counted
 
 HEADER = [OWNER, "group"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from umbel.checks import UsageError, check, check_memory
 from umbel.data.arrays import Arrays
-from umbel.data.files import check_file, files_in
+from umbel.files.reading import check_file, files_in
 
 NUM_CLASSES = 62
 SIDE = 28

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check, check_memory
-from umbel.data.files import check_file, files_in
+from umbel.files.reading import check_file, files_in
 
 SPLIT = re.compile(r"(?<![a-z])(train|test|valid|val|validation)(?![a-z])")
 """A word for a split in the name of an array."""

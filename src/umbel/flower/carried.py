@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from umbel.checks import UsageError
-from umbel.data.files import read_text
+from umbel.files.reading import read_text
 from umbel.networks.encoders import PACKAGE
 from umbel.runs.config import plain
 from umbel.runs.experiment import ExperimentSettings

@@ -16,10 +16,10 @@ from umbel.client.constants import digest_of
 from umbel.data.splits import Split
 from umbel.engines.privacy import NONE, Privacy
 from umbel.engines.private import Granted
+from umbel.files.atomic import alone, replacing, write_text
+from umbel.files.seals import json_text, json_value
 from umbel.flow import Request
 from umbel.flower.memory import row_digest
-from umbel.runs.durable import alone, replacing, write_text
-from umbel.runs.seals import json_text, json_value
 
 RELEASED, SECRET, LOCK = "released.json", "secret", ".lock"
 

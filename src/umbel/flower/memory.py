@@ -13,7 +13,7 @@ from torch import Tensor
 
 from umbel.checks import UsageError
 from umbel.client.constants import bits
-from umbel.runs.durable import alone, remove_left_of
+from umbel.files.atomic import alone, remove_left_of
 from umbel.runs.tensor_files import reading, tensors_in, write
 
 KEPT = 2

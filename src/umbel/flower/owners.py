@@ -12,8 +12,8 @@ from typing import Any
 
 from flwr.proto.node_pb2 import NodeInfo
 
-from umbel.runs.durable import write_text
-from umbel.runs.seals import json_text, json_value
+from umbel.files.atomic import write_text
+from umbel.files.seals import json_text, json_value
 
 MOST_NOTED = 1000
 """Largest number of nodes whose refusals, and whose names, are kept."""

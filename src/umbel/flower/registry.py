@@ -16,9 +16,9 @@ from umbel.checks import check
 from umbel.client.objectives import BINARY, CLASSIFICATION, Objective
 from umbel.data.federation import Federation
 from umbel.data.splits import Split
+from umbel.files.seals import json_value
 from umbel.flower.greeting import Site, SiteForm
 from umbel.runs.deployed import settled
-from umbel.runs.seals import json_value
 from umbel.summary import few
 
 log = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from umbel.checks import UsageError, check
-from umbel.data.files import read_text
+from umbel.files.atomic import write_text
+from umbel.files.reading import read_text
 from umbel.flower.carried import check_names
-from umbel.runs.durable import write_text
 
 TEMPLATE = Path(__file__).parent / "template"
 FILES = (

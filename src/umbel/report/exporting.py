@@ -12,9 +12,9 @@ from itertools import islice
 from pathlib import Path
 
 from umbel.checks import UsageError, first_line
-from umbel.data.files import check_no_link
+from umbel.files.atomic import naming
+from umbel.files.reading import check_no_link
 from umbel.runs.config import plain
-from umbel.runs.durable import naming
 from umbel.runs.flat import flat, measures_of
 from umbel.runs.folder import RunFolder
 from umbel.runs.records import Record

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from umbel.checks import UsageError, check
-from umbel.runs.durable import replacing
+from umbel.files.atomic import replacing
 
 log = logging.getLogger(__name__)
 

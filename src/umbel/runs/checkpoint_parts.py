@@ -20,7 +20,7 @@ from xxhash import xxh3_128
 from umbel.checks import UsageError
 from umbel.client.constants import bits, digest_of, written_out
 from umbel.engines.alignment import aligned
-from umbel.runs.durable import PARTIAL, remove_partial
+from umbel.files.atomic import PARTIAL, remove_partial
 from umbel.runs.tensor_files import HALF_WRITTEN, reading, write_over
 from umbel.summary import in_short
 

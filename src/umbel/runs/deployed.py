@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from umbel.runs.seals import json_value
+from umbel.files.seals import json_value
 
 NODES = "nodes.json"
 """Which node has which clients."""

@@ -18,7 +18,7 @@ from torch import Tensor
 from umbel.algorithms.base import Algorithm, State
 from umbel.checks import UsageError
 from umbel.client.constants import written_out
-from umbel.runs.durable import remove_partial
+from umbel.files.atomic import remove_partial
 from umbel.runs.rounds import sample
 from umbel.runs.tensor_files import reading, tensors_in, write
 from umbel.summary import in_short

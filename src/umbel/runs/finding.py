@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from umbel.data.files import EXPERIMENT
+from umbel.files.reading import EXPERIMENT
 from umbel.runs.advised import holds_advice
 from umbel.runs.folder import RunFolder
 

@@ -12,7 +12,9 @@ from filelock import FileLock, Timeout
 
 from umbel.algorithms.base import State
 from umbel.checks import InUseError, UsageError, check
-from umbel.data.files import check_no_link
+from umbel.files.atomic import write_text
+from umbel.files.reading import check_no_link
+from umbel.files.seals import json_text, json_value
 from umbel.runs import checkpoint, checkpoint_parts, config, encoding_file
 from umbel.runs.advised import check_no_advice
 from umbel.runs.another import ELSEWHERE, check_same, check_still
@@ -21,7 +23,6 @@ from umbel.runs.checkpoint_parts import NO_PARTS, Parts
 from umbel.runs.client_facts import with_facts, write_facts
 from umbel.runs.client_rows import Client, read_rows
 from umbel.runs.deployed import NODES, ROLL
-from umbel.runs.durable import write_text
 from umbel.runs.evidence import EvidenceFolder
 from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.experiment_file import ExperimentFile
@@ -34,7 +35,6 @@ from umbel.runs.record_lines import RecordLines
 from umbel.runs.records import Record
 from umbel.runs.rounds import Rounds
 from umbel.runs.scores import ClientScores
-from umbel.runs.seals import json_text, json_value
 from umbel.runs.sessions import SessionsFile
 from umbel.runs.way_on import held
 

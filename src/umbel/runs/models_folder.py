@@ -17,8 +17,8 @@ from umbel.checks import UsageError, check
 from umbel.client.mixture import Mixture
 from umbel.client.net import Net
 from umbel.data.form import Form
+from umbel.files.atomic import link, settle
 from umbel.runs.config import structured
-from umbel.runs.durable import link, settle
 from umbel.runs.identity import RUN, check_identity, identity
 from umbel.runs.made_in_python import FROZEN_WITHIN
 from umbel.runs.putting_right import putting_right

@@ -13,6 +13,7 @@ from umbel.algorithms.base import State
 from umbel.checks import UsageError, check
 from umbel.client.net import Net
 from umbel.data.federation import Federation
+from umbel.files.seals import BROKEN
 from umbel.runs.checkpoint import UNREADABLE
 from umbel.runs.config import plain, structured
 from umbel.runs.digests import digest, fingerprint, near
@@ -20,7 +21,6 @@ from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.flat import flat, same
 from umbel.runs.made_in_python import FROZEN_WITHIN
 from umbel.runs.places import without_paths
-from umbel.runs.seals import BROKEN
 
 FREE = ("name", "description", "rounds", "evaluate_every", "checkpoint_every", "metrics")
 """Settings that may change during a run: they change no model, or only the number of rounds."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from umbel.checks import UsageError
-from umbel.data.files import read_bytes
-from umbel.runs.durable import append_text, write_text
+from umbel.files.atomic import append_text, write_text
+from umbel.files.reading import read_bytes
+from umbel.files.seals import AGAIN, BLANK, BROKEN, KEY, intact, sealed
 from umbel.runs.records import Record
-from umbel.runs.seals import AGAIN, BLANK, BROKEN, KEY, intact, sealed
 
 END = len(f'{BLANK}"}}\n')
 """Length of the end of a line: its seal and the closing characters."""

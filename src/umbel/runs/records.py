@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umbel.engines.metering import Spent
+from umbel.files.seals import KEY
 from umbel.notebooks import named
 from umbel.runs.metrics import judged, means
 from umbel.runs.scored import (
@@ -24,7 +25,6 @@ from umbel.runs.scored import (
     validation_of,
 )
 from umbel.runs.scores import ClientScores
-from umbel.runs.seals import KEY
 from umbel.summary import counted, number_text
 
 MEGABYTE = 1e6

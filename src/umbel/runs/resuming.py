@@ -11,9 +11,9 @@ from typing import Literal
 
 from umbel.algorithms.base import State
 from umbel.checks import UsageError, check
-from umbel.data.files import check_file
+from umbel.files.atomic import writing_to
+from umbel.files.reading import check_file
 from umbel.runs.budget import USED_UP, Budget, Until
-from umbel.runs.durable import writing_to
 from umbel.runs.execution import advance_states, opened
 from umbel.runs.folder import RunFolder
 from umbel.runs.origins import origin

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from umbel.checks import UsageError
-from umbel.data.files import read_bytes
+from umbel.files.atomic import write_bytes, write_text
+from umbel.files.reading import read_bytes
 from umbel.runs.digests import digest
-from umbel.runs.durable import write_bytes, write_text
 from umbel.runs.identity import check_identity, identity
 
 

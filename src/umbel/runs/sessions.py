@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from umbel.client.ways import Precision
-from umbel.runs.durable import write_text
+from umbel.files.atomic import write_text
+from umbel.files.seals import json_text, json_value
 from umbel.runs.environment import environment
-from umbel.runs.seals import json_text, json_value
 
 
 @dataclass(frozen=True)

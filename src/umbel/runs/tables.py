@@ -11,7 +11,7 @@ from typing import Any
 
 from umbel.algorithms import ALGORITHMS
 from umbel.checks import UsageError, check
-from umbel.data.files import read_text
+from umbel.files.reading import read_text
 
 LARGEST = 2**18
 """Bytes of a file, or of a setting: those of more take too long to read."""

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from umbel.checks import UsageError, check_memory
 from umbel.client.constants import bits
-from umbel.data.files import check_file
 from umbel.engines.alignment import aligned
-from umbel.runs.durable import PARTIAL, remove_partial, replacing
-from umbel.runs.seals import BLANK, BROKEN, KEY, check_seal, file_intact, seal_file
+from umbel.files.atomic import PARTIAL, remove_partial, replacing
+from umbel.files.reading import check_file
+from umbel.files.seals import BLANK, BROKEN, KEY, check_seal, file_intact, seal_file
 
 HALF_WRITTEN = ".tmp??????"
 """Files that safetensors has not finished, which a killed process left in earlier versions."""

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 from umbel.checks import command
-from umbel.data.files import EXPERIMENT, read_bytes
+from umbel.files.reading import EXPERIMENT, read_bytes
+from umbel.files.seals import BROKEN
 from umbel.runs.deployed import over_flower
-from umbel.runs.seals import BROKEN
 from umbel.runs.strangers import IN_PYTHON
 
 Way = Literal["files", "python", "flower"]

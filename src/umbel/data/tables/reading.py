@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check, check_memory, nearest
-from umbel.data.files import check_file, files_in
 from umbel.data.tables.headers import misread
 from umbel.data.tables.quotes import check_quotes
+from umbel.files.reading import check_file, files_in
 from umbel.summary import in_short
 
 ENDINGS = (".csv", ".parquet")

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check, check_memory, first_line
-from umbel.data.files import read_text
 from umbel.data.tables.kinds import Words
 from umbel.data.tables.parts import Places
+from umbel.files.reading import read_text
 from umbel.networks.encoders import encoder_folder
 from umbel.networks.packages import optional
 from umbel.summary import in_short

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from xxhash import xxh3_128
 
 from umbel.checks import UsageError
-from umbel.data.files import read_bytes
+from umbel.files.reading import read_bytes
 
 KEY, BLANK = "seal", "0" * 32
 
