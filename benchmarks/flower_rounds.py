@@ -25,7 +25,7 @@ from benchmarks.measure import difference, pin
 from benchmarks.plain import PlainClients
 from benchmarks.workloads import classifier, images
 from umbel.algorithms import FedAvg
-from umbel.client.ways import Precision
+from umbel.client.kernel_choice import Precision
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings

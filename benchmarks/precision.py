@@ -35,9 +35,9 @@ from benchmarks.workloads import (
     one_step,
     updates,
 )
+from umbel.client.kernel_choice import Precision
 from umbel.client.kernels import by_example
 from umbel.client.net import Net
-from umbel.client.ways import Precision
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.data.sources import Sources

@@ -180,7 +180,7 @@ def test_files_say_what_they_are() -> None:
 def test_nothing_is_pickled_and_no_global_generator_is_used() -> None:
     modules = {"pickle", "random", "dill", "cloudpickle", "joblib"}
     calls = ("torch.load(", "torch.save(", "np.random.seed", "np.random.rand")
-    seeding = ["client/drawing.py"]  # for modules of others, and it leaves them as they were
+    seeding = ["client/seeding.py"]  # for modules of others, and it leaves them as they were
     assert [each.name for each in sources() if each.imported & modules] == seeding
     found = [each.name for each in sources() if any(call in each.text for call in calls)]
     assert found == seeding

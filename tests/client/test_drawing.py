@@ -14,8 +14,8 @@ from torch import nn
 
 from tests.federations import blobs
 from umbel.algorithms import FedAvg
-from umbel.client.drawing import drawing_from
 from umbel.client.net import Net
+from umbel.client.seeding import drawing_from
 from umbel.results.run import Run
 
 

@@ -12,10 +12,10 @@ from tests.federations import blobs
 from tests.frozen import HalfBackbone, Trunk
 from umbel.checks import UsageError
 from umbel.client.batches import Batch
+from umbel.client.kernel_choice import KernelName
 from umbel.client.kernels.in_place import InPlace
 from umbel.client.layout import freeze
 from umbel.client.net import Net
-from umbel.client.ways import KernelName
 from umbel.engines import Sequential, Vectorised
 
 X = torch.randn(7, 6, generator=torch.manual_seed(0))

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from tests.engines.test_equality import request
 from tests.federations import blobs, mlp
 from umbel.client.batches import Batch
+from umbel.client.kernel_choice import KernelName
 from umbel.client.kernels import by_example, dense, half
 from umbel.client.net import Net
 from umbel.client.objectives import Objective
 from umbel.client.optimizers import SGD, Adam
-from umbel.client.ways import KernelName
 from umbel.client.work import Gradient, LocalTraining, MeanLoss, Work
 from umbel.engines import Sequential, Vectorised
 from umbel.engines.workers import Workers, can_fork

@@ -10,9 +10,9 @@ from tests.engines.modules import Build
 from tests.engines.test_equality import assert_same, request
 from tests.federations import blobs
 from umbel.client.batches import Batch
+from umbel.client.kernel_choice import Way
 from umbel.client.kernels.in_place import InPlace
 from umbel.client.net import Net
-from umbel.client.ways import Way
 from umbel.client.work import Evaluation, LocalTraining
 from umbel.engines import Sequential
 from umbel.engines.trials import with_channels_last

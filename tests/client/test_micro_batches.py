@@ -15,8 +15,8 @@ from tests.federations import blobs
 from tests.frozen import Trunk
 from umbel.checks import UsageError
 from umbel.client.batches import IGNORED, Batch
+from umbel.client.kernel_choice import KernelName
 from umbel.client.net import Net
-from umbel.client.ways import KernelName
 from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine
 from umbel.engines.workers import Workers
 

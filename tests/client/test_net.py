@@ -11,10 +11,10 @@ from tests.federations import mlp
 from umbel.checks import UsageError
 from umbel.client.batches import Batch, Shard, Step, Steps
 from umbel.client.descent import Descent
+from umbel.client.kernel_choice import KernelName
 from umbel.client.net import Net
 from umbel.client.objectives import CLASSIFICATION, REGRESSION, Objective
 from umbel.client.optimizers import SGD
-from umbel.client.ways import KernelName
 
 
 def with_norm() -> nn.Module:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from tests.processes import PATIENCE, children, wait_until
-from umbel.client.turns import SWAPPING, TURN, Turn
+from umbel.client.process_locks import SWAPPING, TURN, Turn
 from umbel.engines import crew
 from umbel.engines.columns import shared
 from umbel.engines.crew import Crew, DeathsError

@@ -15,10 +15,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import umbel.client.work
 from tests.federations import SIZES, blobs, mlp
+from umbel.client.kernel_choice import KernelName
 from umbel.client.net import Net
 from umbel.client.objectives import REGRESSION
 from umbel.client.optimizers import SGD, Adam
-from umbel.client.ways import KernelName
 from umbel.client.work import (
     MEMORY,
     ChooseByLoss,

@@ -12,7 +12,7 @@ from umbel.cli.completing import complete_papers
 from umbel.cli.options import SEEDS, FilePath, data_dir_option, jobs_option, runs_dir_option
 
 if TYPE_CHECKING:
-    from umbel.client.ways import Precision
+    from umbel.client.kernel_choice import Precision
     from umbel.papers.base import Reproduction, Size
     from umbel.papers.saved_results import SavedResults
 

@@ -14,7 +14,7 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from umbel.checks import UsageError, first_line
 from umbel.client.layout import Layout, persistent_buffers
-from umbel.client.turns import SWAPPING
+from umbel.client.process_locks import SWAPPING
 
 COMPUTED = (torch.float32, torch.float64, torch.int64, torch.bool)
 """Types of buffers that a module computes, such as tables of positions. Their last digits may

@@ -20,15 +20,15 @@ from umbel.checks import check
 from umbel.client.batches import Batch, Shard
 from umbel.client.constants import constants_of, copied, digest_of
 from umbel.client.descent import Descent
-from umbel.client.drawing import drawing_from
 from umbel.client.experts import routed_modules
+from umbel.client.kernel_choice import KernelName, Precision, Way, kernel_of
 from umbel.client.kernels.dense import recognise
 from umbel.client.kernels.general import General
 from umbel.client.kernels.modules import Modules
 from umbel.client.layout import Entry, Layout, choose_trained, tensors_of
 from umbel.client.objectives import CLASSIFICATION, OBJECTIVES, Objective
-from umbel.client.turns import plain_attention
-from umbel.client.ways import KernelName, Precision, Way, kernel_of
+from umbel.client.process_locks import plain_attention
+from umbel.client.seeding import drawing_from
 from umbel.notebooks import cut
 from umbel.settings import hinting
 from umbel.summary import counted

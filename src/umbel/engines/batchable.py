@@ -12,8 +12,8 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from umbel.checks import first_line
+from umbel.client.kernel_choice import Precision
 from umbel.client.net import Net
-from umbel.client.ways import Precision
 from umbel.client.work import Gradient, LocalTraining, MeanLoss, Work
 from umbel.data.federation import Federation
 from umbel.data.splits import Split

@@ -9,9 +9,9 @@ from typing import Literal
 import torch
 
 from umbel.checks import UsageError, check
-from umbel.client.drawing import drawing_from
+from umbel.client.kernel_choice import KernelName, Precision
 from umbel.client.net import Net
-from umbel.client.ways import KernelName, Precision
+from umbel.client.seeding import drawing_from
 from umbel.cores import cores
 from umbel.data.federation import Federation
 from umbel.engines.allocation import give_back_freed_memory, keep_freed_memory

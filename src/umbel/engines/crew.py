@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from umbel.client.turns import SWAPPING, TURN
+from umbel.client.process_locks import SWAPPING, TURN
 from umbel.cores import allowed_cores, forget, roam
 from umbel.engines.interrupts import Held
 from umbel.engines.pipes import NUMBER, room, two_pipes

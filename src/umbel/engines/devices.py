@@ -13,7 +13,7 @@ from torch.backends import cudnn
 
 from umbel.checks import UsageError, lacks_memory
 from umbel.client.held import Held
-from umbel.client.turns import TURN
+from umbel.client.process_locks import TURN
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 """Environment variable that cuBLAS reads at first use: a fixed workspace makes it deterministic."""

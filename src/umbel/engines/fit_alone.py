@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from umbel.client.constants import twin
-from umbel.client.drawing import drawing_from
 from umbel.client.kernels.general import one_tensor
 from umbel.client.net import Net
+from umbel.client.seeding import drawing_from
 from umbel.engines.explained import ALONE, FAILURES, in_a_line
 
 KEEP_THE_BATCH = "let forward keep the first dimension, as x.squeeze(-1) does, unlike x.squeeze()"

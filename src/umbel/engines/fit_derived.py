@@ -10,9 +10,9 @@ from torch.nn.utils.parametrize import ParametrizationList
 
 from umbel.checks import UsageError
 from umbel.client.constants import copied
-from umbel.client.drawing import drawing_from
 from umbel.client.layout import TRACKING, tensors_of
 from umbel.client.net import Net
+from umbel.client.seeding import drawing_from
 from umbel.engines.fit_models import changed
 from umbel.engines.fit_repeats import close
 

@@ -12,9 +12,9 @@ from torch.autograd.graph import get_gradient_edge
 from umbel.checks import UsageError
 from umbel.client.batches import Batch
 from umbel.client.constants import twin
-from umbel.client.drawing import drawing_from
 from umbel.client.kernels.general import one_tensor
 from umbel.client.net import Net
+from umbel.client.seeding import drawing_from
 from umbel.engines.fit_objective import values_of
 
 

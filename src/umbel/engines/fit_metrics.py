@@ -8,9 +8,9 @@ import torch
 
 from umbel.checks import UsageError
 from umbel.client.batches import SLICE, Batch
-from umbel.client.drawing import drawing_from
 from umbel.client.metrics import Predictions, measured, predictions
 from umbel.client.net import Net
+from umbel.client.seeding import drawing_from
 from umbel.data.federation import Federation
 from umbel.engines.fit import SOME, sample
 

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from umbel.checks import UsageError
 from umbel.client.constants import copied
-from umbel.client.drawing import drawing_from
 from umbel.client.kernels.general import General, one_tensor
 from umbel.client.kernels.modules import in_mode
 from umbel.client.layout import tensors_of
 from umbel.client.net import Net
+from umbel.client.seeding import drawing_from
 from umbel.engines.fit_gradient import ends_of, leaves_of
 from umbel.engines.fit_repeats import close
 

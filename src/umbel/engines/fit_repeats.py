@@ -9,11 +9,11 @@ from torch import Tensor
 
 from umbel.checks import UsageError
 from umbel.client.constants import twin
-from umbel.client.drawing import drawing_from
 from umbel.client.kernels.general import one_tensor
 from umbel.client.kernels.modules import in_mode
 from umbel.client.layout import tensors_of
 from umbel.client.net import Net
+from umbel.client.seeding import drawing_from
 
 ROUNDING = 16
 """Two passes differ by no more than this many roundings of the largest output."""

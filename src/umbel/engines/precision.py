@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from umbel.checks import UsageError
+from umbel.client.kernel_choice import KernelName, Precision
 from umbel.client.net import Net
-from umbel.client.ways import KernelName, Precision
 from umbel.engines.layers import CONVOLUTIONS, RECURRENT
 
 log = logging.getLogger(__name__)

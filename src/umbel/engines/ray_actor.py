@@ -20,9 +20,9 @@ from ray.exceptions import RayError
 from torch import nn
 
 from umbel.checks import UsageError, first_line
+from umbel.client.kernel_choice import Way
 from umbel.client.net import Net
 from umbel.client.objectives import Objective
-from umbel.client.ways import Way
 from umbel.client.work import Work
 from umbel.cores import roam
 from umbel.data.federation import Federation

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from umbel.client.batches import SLICE, Plan, Shard, Step, Steps, in_order
-from umbel.client.drawing import drawing_from
 from umbel.client.net import Net
+from umbel.client.seeding import drawing_from
 from umbel.client.work import Work
 from umbel.data.federation import Federation
 from umbel.data.splits import Split

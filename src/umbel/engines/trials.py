@@ -13,12 +13,12 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from umbel.checks import check, first_line
 from umbel.client.batches import Batch
 from umbel.client.constants import twin
-from umbel.client.drawing import drawing_from, plain_state
 from umbel.client.kernels.accumulating import Accumulating
 from umbel.client.kernels.general import General, one_tensor
 from umbel.client.kernels.in_place import IMAGES, InPlace
 from umbel.client.layout import unflatten
 from umbel.client.net import Net
+from umbel.client.seeding import drawing_from, plain_state
 from umbel.data.federation import Federation
 from umbel.engines.explained import FAILURES
 from umbel.engines.fit import sample

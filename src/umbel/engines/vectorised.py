@@ -18,7 +18,7 @@ from torch.func import vmap
 from umbel.checks import UsageError, check_memory
 from umbel.client.batches import SLICE, Plan, Shard, Step, Steps, in_order
 from umbel.client.net import Net
-from umbel.client.turns import plain_attention
+from umbel.client.process_locks import plain_attention
 from umbel.client.work import Work
 from umbel.client.work.local_training import BYTES_OF_A_PLACE
 from umbel.data.federation import Federation

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 from umbel.algorithms import Sattler
 from umbel.algorithms.base import Algorithm
 from umbel.checks import UsageError, check, nearest
-from umbel.client.ways import Precision
+from umbel.client.kernel_choice import Precision
 from umbel.papers.findings import Findings
 from umbel.runs.config import read
 from umbel.runs.experiment import ExperimentSettings

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from umbel.client.ways import Precision
+from umbel.client.kernel_choice import Precision
 from umbel.engines.precision import bf16_units
 from umbel.version import versions
 

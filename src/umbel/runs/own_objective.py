@@ -11,9 +11,9 @@ from contextlib import suppress
 import torch
 from torch import Tensor
 
-from umbel.client.drawing import drawing_from
 from umbel.client.net import Net
 from umbel.client.objectives import Objective
+from umbel.client.seeding import drawing_from
 from umbel.data.federation import Federation
 from umbel.engines.explained import FAILURES
 from umbel.engines.fit import sample

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from umbel.client.ways import Precision
+from umbel.client.kernel_choice import Precision
 from umbel.files.atomic import write_text
 from umbel.files.seals import json_text, json_value
 from umbel.runs.environment import environment

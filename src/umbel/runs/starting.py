@@ -15,9 +15,9 @@ from umbel.algorithms.base import Algorithm, Setup, State, check_only_trains
 from umbel.algorithms.restarts import method_of
 from umbel.algorithms.sharing import Sharing
 from umbel.checks import check
-from umbel.client.drawing import drawing_from
 from umbel.client.held import Held
 from umbel.client.net import Net
+from umbel.client.seeding import drawing_from
 from umbel.data.federation import Federation
 from umbel.engines.choice import EngineSettings, make_engine
 from umbel.engines.fit import check_fit, check_gradients_are_on

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from umbel.checks import check
-from umbel.client.turns import TURN
+from umbel.client.process_locks import TURN
 from umbel.server.faster_pam import faster_pam, first_medoids
 from umbel.server.numbering import in_order_of_appearance
 from umbel.server.shares import norms_of

@@ -15,10 +15,10 @@ from torch.utils.checkpoint import checkpoint
 
 from tests.federations import blobs, each_its_own, mlp
 from umbel.checks import UsageError
+from umbel.client.kernel_choice import KernelName
 from umbel.client.kernels import dense
 from umbel.client.net import Net
 from umbel.client.optimizers import SGD
-from umbel.client.ways import KernelName
 from umbel.client.work import LocalTraining, MetaTraining
 from umbel.client.work.meta_training import Variant
 from umbel.engines import Sequential

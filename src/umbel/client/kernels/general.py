@@ -20,7 +20,7 @@ from umbel.client.held import Held
 from umbel.client.kernels.modules import Modules
 from umbel.client.layout import Entry, unflatten
 from umbel.client.objectives import Objective
-from umbel.client.turns import SWAPPING
+from umbel.client.process_locks import SWAPPING
 
 Gradient: TypeAlias = Callable[[Tensor, Batch], tuple[Tensor, Tensor, Tensor]]
 """A function with the arguments and results of `Kernel.gradient`."""

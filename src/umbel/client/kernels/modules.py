@@ -14,9 +14,9 @@ from torch.nn.utils.parametrize import ParametrizationList
 
 from umbel.checks import UsageError
 from umbel.client.constants import checksum, constants_of, copied, frozen_of, same, scratch_of, twin
-from umbel.client.drawing import drawing_from
 from umbel.client.layout import Layout, further_places, layout_of, tensors_of, unflatten
-from umbel.client.turns import SWAPPING, plain_attention
+from umbel.client.process_locks import SWAPPING, plain_attention
+from umbel.client.seeding import drawing_from
 from umbel.summary import in_short
 
 SETTLING = 100

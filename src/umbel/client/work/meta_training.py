@@ -13,8 +13,8 @@ from torch.func import grad
 
 from umbel.checks import check, first_line
 from umbel.client.batches import Batch, Plan, Shard
-from umbel.client.drawing import generators_restored
 from umbel.client.net import Net
+from umbel.client.seeding import generators_restored
 from umbel.client.work.base import Batching, Cost, Footprint, Promise, Work
 from umbel.client.work.local_training import LocalTraining
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
-from umbel.client.turns import TURN
+from umbel.client.process_locks import TURN
 
 
 @contextmanager
