@@ -43,9 +43,9 @@ from umbel.data.federation import Federation
 from umbel.data.sources import Sources
 from umbel.engines import Sequential
 from umbel.engines.precision import bf16_units, usable_precision
-from umbel.engines.trials import with_channels_last
 from umbel.flow import Rows
 from umbel.networks import CNN, CNNLin, LeNet, Model, ResNet18
+from umbel.preflight.properties import with_channels_last
 from umbel.results.run import read
 from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder

@@ -15,7 +15,7 @@ from umbel.client.kernels.in_place import InPlace
 from umbel.client.net import Net
 from umbel.client.work import Evaluation, LocalTraining
 from umbel.engines import Sequential
-from umbel.engines.trials import with_channels_last
+from umbel.preflight.properties import with_channels_last
 
 
 class Filtered(nn.Module):

@@ -18,9 +18,9 @@ from tests.engines.fitted import LABELS, clients, numbers
 from tests.engines.modules import Recurrent, Transformer, spread
 from tests.federations import blobs
 from umbel.engines import Sequential, Vectorised, make_engine
-from umbel.engines.fit import sample
 from umbel.flow import Request, Rows
 from umbel.networks import MLP
+from umbel.preflight.network import sample
 
 
 class Packed(nn.Module):

@@ -23,9 +23,9 @@ from umbel.client.work import ChooseByLoss, Evaluation, Gradient, LocalTraining,
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, make_engine
 from umbel.engines.devices import WORKSPACE, GpuSettings, repeatable
-from umbel.engines.explained import explained
 from umbel.flow import Request
 from umbel.networks import CNN, CharLSTM, CharTransformer, LeNet, Linear, Model
+from umbel.preflight.torch_errors import explained
 from umbel.results.run import Run
 from umbel.runs.lockstep import seats
 

@@ -18,8 +18,8 @@ from tests.engines.modules import chain, normed
 from umbel.client.batches import SLICE
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, make_engine
-from umbel.engines.fit_batches import check_batches
 from umbel.networks.tokens import longest
+from umbel.preflight.fit_batches import check_batches
 
 
 class Looking(nn.Module):

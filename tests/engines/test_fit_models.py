@@ -16,7 +16,7 @@ import umbel
 from tests.engines.fitted import LABELS, clients, numbers
 from umbel.client.kernels.modules import Modules
 from umbel.engines import make_engine
-from umbel.engines.fit import check_fit
+from umbel.preflight.network import check_fit
 
 
 class Holding(nn.Module):

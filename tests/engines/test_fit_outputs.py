@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import umbel
 from umbel import BINARY, CLASSIFICATION, REGRESSION, Net, Objective
-from umbel.engines.fit import check_fit
+from umbel.preflight.network import check_fit
 
 RNG = np.random.default_rng(0)
 

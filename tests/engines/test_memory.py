@@ -25,9 +25,9 @@ from umbel.client.work import LocalTraining
 from umbel.engines import Sequential, Vectorised, vectorised
 from umbel.engines.columns import shared
 from umbel.engines.devices import enough_memory
-from umbel.engines.explained import explained
 from umbel.engines.workers import Workers
 from umbel.flow import Request, Rows
+from umbel.preflight.torch_errors import explained
 
 SAID = (
     "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: "

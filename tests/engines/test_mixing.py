@@ -15,8 +15,8 @@ from umbel.client.batches import SLICE
 from umbel.client.net import Net
 from umbel.client.work import Gradient
 from umbel.engines import EngineSettings, make_engine
-from umbel.engines.trials import mixes
 from umbel.flow import Request, Rows
+from umbel.preflight.properties import mixes
 
 
 class Counting(nn.Module):

@@ -28,7 +28,7 @@ from umbel.advice.verdict import preferred_clusters
 from umbel.algorithms import IFCA, FedAvg, FixedClusters, LocalOnly
 from umbel.checks import QuorumError, UsageError, check
 from umbel.client.work import LocalTraining
-from umbel.engines.fit import advice as to_change
+from umbel.preflight.network import advice as to_change
 from umbel.runs.budget import seconds
 from umbel.summary import counted, duration
 

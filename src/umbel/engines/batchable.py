@@ -17,11 +17,11 @@ from umbel.client.net import Net
 from umbel.client.work import Gradient, LocalTraining, MeanLoss, Work
 from umbel.data.federation import Federation
 from umbel.data.splits import Split
-from umbel.engines.fit import sample
 from umbel.engines.sequential import Sequential
-from umbel.engines.trials import agree, draws_plainly, mixes
 from umbel.engines.vectorised import Vectorised
 from umbel.flow import Replies, Request, Rows
+from umbel.preflight.network import sample
+from umbel.preflight.properties import agree, draws_plainly, mixes
 
 MIXES = "the module mixes the examples of a batch, padding among them"
 

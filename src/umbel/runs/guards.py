@@ -16,12 +16,12 @@ from umbel.client.objectives import OBJECTIVES
 from umbel.data.federation import Federation
 from umbel.engines.claims import NOT_KNOWN, Sizes, sizes_by_split
 from umbel.engines.faults import Faults, Faulty
-from umbel.engines.fit import advice
 from umbel.engines.metering import Metered
 from umbel.engines.privacy import Privacy
 from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Guarded
 from umbel.flow import Engine
+from umbel.preflight.network import advice
 
 log = logging.getLogger(__name__)
 

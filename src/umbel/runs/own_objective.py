@@ -15,8 +15,8 @@ from umbel.client.net import Net
 from umbel.client.objectives import Objective
 from umbel.client.seeding import drawing_from
 from umbel.data.federation import Federation
-from umbel.engines.explained import FAILURES
-from umbel.engines.fit import sample
+from umbel.preflight.network import sample
+from umbel.preflight.torch_errors import FAILURES
 from umbel.runs.digests import CLOSE, fingerprint, near
 
 MOST, VALUES = 256, 2**20

@@ -20,14 +20,14 @@ from umbel.client.net import Net
 from umbel.client.seeding import drawing_from
 from umbel.data.federation import Federation
 from umbel.engines.choice import EngineSettings, make_engine
-from umbel.engines.fit import check_fit, check_gradients_are_on
-from umbel.engines.fit_batches import check_batches
-from umbel.engines.fit_metrics import check_own_metrics
 from umbel.engines.privacy import Privacy
 from umbel.engines.private import Private
 from umbel.engines.sequential import Sequential
 from umbel.engines.vectorised import Vectorised
 from umbel.flow import Engine
+from umbel.preflight.fit_batches import check_batches
+from umbel.preflight.fit_metrics import check_own_metrics
+from umbel.preflight.network import check_fit, check_gradients_are_on
 from umbel.runs.forms import as_state
 from umbel.runs.given_engine import check_holds
 from umbel.runs.guards import are_elsewhere

@@ -21,8 +21,8 @@ from umbel.client.batches import SLICE
 from umbel.client.work import Gradient, LocalTraining, TrainAndGradient
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, Sequential, make_engine
-from umbel.engines.fit_batches import check_batches
 from umbel.flow import Request
+from umbel.preflight.fit_batches import check_batches
 
 WHOLE = LocalTraining(steps=1, batch_size="all")
 

@@ -14,8 +14,8 @@ from umbel.client.kernels.modules import in_mode
 from umbel.client.layout import tensors_of
 from umbel.client.net import Net
 from umbel.client.seeding import drawing_from
-from umbel.engines.fit_gradient import ends_of, leaves_of
-from umbel.engines.fit_repeats import close
+from umbel.preflight.fit_gradient import ends_of, leaves_of
+from umbel.preflight.fit_repeats import close
 
 CHANGE = 0.1
 """Every value of the other model differs from the first by up to this share."""

@@ -11,7 +11,7 @@ from umbel.checks import UsageError
 from umbel.client.batches import SLICE
 from umbel.data.federation import Federation
 from umbel.data.splits import Split
-from umbel.engines.fit_alone import Trouble
+from umbel.preflight.fit_alone import Trouble
 
 
 def check_slices(trouble: Trouble, federation: Federation, settings: Any) -> None:

@@ -12,7 +12,7 @@ from umbel.client.metrics import Predictions, measured, predictions
 from umbel.client.net import Net
 from umbel.client.seeding import drawing_from
 from umbel.data.federation import Federation
-from umbel.engines.fit import SOME, sample
+from umbel.preflight.network import SOME, sample
 
 
 def check_own_metrics(net: Net, federation: Federation, names: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ from umbel.client.batches import SLICE
 from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.data.splits import Split, typed
-from umbel.engines.explained import FAILURES, explained
+from umbel.preflight.torch_errors import FAILURES, explained
 
 log = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ from umbel.client.layout import unflatten
 from umbel.client.net import Net
 from umbel.client.seeding import drawing_from, plain_state
 from umbel.data.federation import Federation
-from umbel.engines.explained import FAILURES
-from umbel.engines.fit import sample
+from umbel.preflight.network import sample
+from umbel.preflight.torch_errors import FAILURES
 
 APART = 0.05
 """Rounding alone never moves a result by this share of its length."""

@@ -12,7 +12,7 @@ from umbel.client.constants import twin
 from umbel.client.kernels.general import one_tensor
 from umbel.client.net import Net
 from umbel.client.seeding import drawing_from
-from umbel.engines.explained import ALONE, FAILURES, in_a_line
+from umbel.preflight.torch_errors import ALONE, FAILURES, in_a_line
 
 KEEP_THE_BATCH = "let forward keep the first dimension, as x.squeeze(-1) does, unlike x.squeeze()"
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from umbel.checks import UsageError, check
 from umbel.client.constants import same
 from umbel.client.objectives import Objective
-from umbel.engines.explained import in_a_line
+from umbel.preflight.torch_errors import in_a_line
 from umbel.summary import counted
 
 KINDS = {"losses": "a loss", "correct": "a metric"}

@@ -15,7 +15,7 @@ from umbel.client.constants import twin
 from umbel.client.kernels.general import one_tensor
 from umbel.client.net import Net
 from umbel.client.seeding import drawing_from
-from umbel.engines.fit_objective import values_of
+from umbel.preflight.objective import values_of
 
 
 def check_gradient(net: Net, batch: Batch) -> None:

@@ -12,9 +12,9 @@ from umbel.checks import UsageError
 from umbel.client.net import Net
 from umbel.client.work import Gradient, PersonalTraining, Work
 from umbel.data.federation import Federation
-from umbel.engines.fit import sample
-from umbel.engines.fit_alone import evaluated_alone, trained_alone
-from umbel.engines.fit_slices import check_slices
+from umbel.preflight.fit_alone import evaluated_alone, trained_alone
+from umbel.preflight.fit_slices import check_slices
+from umbel.preflight.network import sample
 
 
 def check_batches(net: Net, federation: Federation, settings: Any) -> None:

@@ -17,14 +17,14 @@ from umbel.data.labels import are_indicators
 from umbel.data.splits import typed
 from umbel.data.tables.encoding import Encoding
 from umbel.engines.devices import repeatable
-from umbel.engines.explained import explained
-from umbel.engines.fit_derived import check_derived
-from umbel.engines.fit_examples import check_examples
-from umbel.engines.fit_gradient import check_gradient
-from umbel.engines.fit_models import check_models
-from umbel.engines.fit_objective import check_accuracy, check_objective
-from umbel.engines.fit_outputs import warn_of_outputs
-from umbel.engines.fit_repeats import check_repeats
+from umbel.preflight.derived_state import check_derived
+from umbel.preflight.examples import check_examples
+from umbel.preflight.fit_gradient import check_gradient
+from umbel.preflight.fit_models import check_models
+from umbel.preflight.fit_repeats import check_repeats
+from umbel.preflight.objective import check_accuracy, check_objective
+from umbel.preflight.outputs import warn_of_outputs
+from umbel.preflight.torch_errors import explained
 
 log = logging.getLogger(__name__)
 

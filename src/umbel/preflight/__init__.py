@@ -1,0 +1,1 @@
+"""Whether network, objective and data fit to run, found out before the first round."""
