@@ -9,8 +9,10 @@ from time import process_time
 from typing import Any
 from unittest.mock import patch
 
-from umbel.engines import bounds, remembering, wrappers
+from umbel.engines import remembering
 from umbel.engines.remembering import Remembering
+from umbel.engines.replies import bounds
+from umbel.engines.replies import guarded as wrappers
 from umbel.flow import drive
 from umbel.reduction import Reduction
 from umbel.results.run import Run

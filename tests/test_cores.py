@@ -17,7 +17,7 @@ import umbel
 from tests.processes import PATIENCE
 from umbel.cores import BINDING, allowed_cores, cores, roaming
 from umbel.engines import EngineSettings, make_engine
-from umbel.engines.workers import Workers
+from umbel.engines.processes.workers import Workers
 from umbel.networks import CNN
 
 ALL = sorted(allowed_cores())
@@ -44,7 +44,7 @@ def told(*of):
 """
 
 WORKERS = """
-from umbel.engines.crew import Crew
+from umbel.engines.processes.crew import Crew
 
 parent = os.getpid()
 

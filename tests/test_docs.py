@@ -26,9 +26,9 @@ from umbel.client.work import LocalTraining
 from umbel.data.scenarios import SCENARIOS
 from umbel.data.shifts import SHIFTS
 from umbel.engines import EngineSettings
-from umbel.engines.faults import Faults
 from umbel.engines.privacy import Privacy
-from umbel.engines.validation import Limits
+from umbel.engines.replies.faults import Faults
+from umbel.engines.replies.validation import Limits
 from umbel.networks import MODELS
 from umbel.results.run import Experiment
 from umbel.runs.config import structured

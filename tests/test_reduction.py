@@ -11,10 +11,11 @@ import torch
 from tests.federations import SIZES, blobs, each_its_own, mlp
 from umbel.algorithms import IFCA
 from umbel.client.work import LocalTraining
-from umbel.engines import Sequential, wrappers
+from umbel.engines import Sequential
 from umbel.engines.metering import Metered
-from umbel.engines.validation import Limits
-from umbel.engines.wrappers import Guarded, QuorumError
+from umbel.engines.replies import guarded as wrappers
+from umbel.engines.replies.guarded import Guarded, QuorumError
+from umbel.engines.replies.validation import Limits
 from umbel.flow import Engine, Replies, Request, Rows, drive
 from umbel.reduction import MANY, Reduction, cluster_sums
 from umbel.results.run import Run

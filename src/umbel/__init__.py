@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from umbel.data.scenarios.base import Scenario
     from umbel.data.sources import Sources
     from umbel.engines import EngineSettings, Sequential, Vectorised
-    from umbel.engines.faults import Faults
     from umbel.engines.privacy import Privacy
-    from umbel.engines.validation import Limits
-    from umbel.engines.wrappers import QuorumError
+    from umbel.engines.replies.faults import Faults
+    from umbel.engines.replies.guarded import QuorumError
+    from umbel.engines.replies.validation import Limits
     from umbel.report.cluster_plot import plot_clusters
     from umbel.report.courses import plot, table
     from umbel.report.reporting import write_report
@@ -182,8 +182,8 @@ _HOMES = {
     "umbel.data.scenarios.base": ("Scenario",),
     "umbel.data.sources": ("Sources",),
     "umbel.engines": ("EngineSettings", "Sequential", "Vectorised"),
-    "umbel.engines.faults": ("Faults",),
-    "umbel.engines.wrappers": ("QuorumError",),
+    "umbel.engines.replies.faults": ("Faults",),
+    "umbel.engines.replies.guarded": ("QuorumError",),
     "umbel.runs.execution": ("execute",),
     "umbel.runs.personal": ("Personal",),
     "umbel.runs.row_encoder": ("RowEncoder",),
@@ -199,7 +199,7 @@ _HOMES = {
     "umbel.runs.run_tables": ("Results", "results"),
     "umbel.runs.library": ("find_experiment",),
     "umbel.engines.privacy": ("Privacy",),
-    "umbel.engines.validation": ("Limits",),
+    "umbel.engines.replies.validation": ("Limits",),
     "umbel.report.watching": ("progress",),
     "umbel.results.run": (
         "Experiment",

@@ -20,8 +20,8 @@ from umbel.client.net import Net
 from umbel.client.objectives import REGRESSION
 from umbel.client.work import Feature, Gradient, LocalTraining, Quantised
 from umbel.data.federation import Federation
-from umbel.engines.faults import Faults
-from umbel.engines.validation import Limits
+from umbel.engines.replies.faults import Faults
+from umbel.engines.replies.validation import Limits
 from umbel.files.seals import KEY
 from umbel.flow import Engine, Replies, Request
 from umbel.results.run import Run

@@ -44,8 +44,8 @@ from umbel.client.work import Gradient, LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.engines import Sequential
-from umbel.engines.faults import Faults
-from umbel.engines.validation import Limits, assemble
+from umbel.engines.replies.faults import Faults
+from umbel.engines.replies.validation import Limits, assemble
 from umbel.flow import Replies, Request, drive
 from umbel.results.run import Run, load, read
 from umbel.runs.execution import execute

@@ -13,8 +13,8 @@ from umbel.algorithms import LCFL, FedAvg
 from umbel.algorithms.lcfl import LCFLState
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining, MeanLoss
-from umbel.engines.faults import Faults
-from umbel.engines.validation import Limits
+from umbel.engines.replies.faults import Faults
+from umbel.engines.replies.validation import Limits
 from umbel.flow import Replies
 from umbel.results.run import Run
 from umbel.server.clusterers import DBSCAN, HDBSCAN, Agglomerative, Clusterer, KMedoids, joined

@@ -13,7 +13,7 @@ from tests.federations import blobs, mlp
 from umbel.algorithms import FLACC, IFCA, Joint, Sattler
 from umbel.algorithms.base import Algorithm
 from umbel.client.work import LocalTraining
-from umbel.engines.validation import Limits, assemble
+from umbel.engines.replies.validation import Limits, assemble
 from umbel.flow import Engine, Replies, Request
 from umbel.results.run import Run
 from umbel.testing import assert_same_state

@@ -29,8 +29,8 @@ from umbel.cli import job_server, jobs
 from umbel.cli.job import JobError, Line, Made, sendable
 from umbel.cli.screen import OwnScreen
 from umbel.cores import cores
-from umbel.engines.crew import Crew
-from umbel.engines.workers import can_fork
+from umbel.engines.processes.crew import Crew
+from umbel.engines.processes.workers import can_fork
 from umbel.runs.folder import RunFolder
 
 pytestmark = pytest.mark.long
@@ -438,7 +438,9 @@ def test_a_defect_shows_where_it_is(mine: Shell) -> None:
 
 def test_what_a_job_notes_is_noted_here(umbel: Shell, caplog: pytest.LogCaptureFixture) -> None:
     umbel("compare", "both", "--seeds", "1", "--jobs", "2", "--set", "privacy.clip=1.0", *IN_TURN)
-    noted = [record for record in caplog.records if record.name == "umbel.engines.private"]
+    noted = [
+        record for record in caplog.records if record.name == "umbel.engines.clipping_and_noise"
+    ]
     assert noted
     assert "little can be learned" in noted[0].getMessage()
 

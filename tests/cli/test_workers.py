@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from tests.shell import SMALL, Shell
 from umbel.data.sources import Sources
-from umbel.engines import choice, workers
-from umbel.engines.crew import Crew
-from umbel.engines.workers import can_fork
+from umbel.engines import choice
+from umbel.engines.processes import workers
+from umbel.engines.processes.crew import Crew
+from umbel.engines.processes.workers import can_fork
 from umbel.networks import MLP
 from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder

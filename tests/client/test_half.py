@@ -18,7 +18,7 @@ from umbel.client.objectives import Objective
 from umbel.client.optimizers import SGD, Adam
 from umbel.client.work import Gradient, LocalTraining, MeanLoss, Work
 from umbel.engines import Sequential, Vectorised
-from umbel.engines.workers import Workers, can_fork
+from umbel.engines.processes.workers import Workers, can_fork
 
 EPS = 2.0**-8
 """What rounding to bfloat16 changes a number by, in units of it, at most."""

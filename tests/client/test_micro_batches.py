@@ -18,7 +18,7 @@ from umbel.client.batches import IGNORED, Batch
 from umbel.client.kernel_choice import KernelName
 from umbel.client.net import Net
 from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine
-from umbel.engines.workers import Workers
+from umbel.engines.processes.workers import Workers
 
 LOCAL = umbel.LocalTraining(lr=0.1, epochs=2, batch_size=8)
 

@@ -16,8 +16,8 @@ from umbel.client.kernels.moving import _add_product
 from umbel.client.kernels.products import forward, matmul, put_product, put_weight
 from umbel.client.work import Gradient, LocalTraining, MeanLoss, Work
 from umbel.engines import Sequential, Vectorised
+from umbel.engines.processes.workers import Workers, can_fork
 from umbel.engines.vectorised import SMALL_MODEL
-from umbel.engines.workers import Workers, can_fork
 
 pytestmark = pytest.mark.skipif(
     not torch.backends.mkldnn.is_available(),  # type: ignore[no-untyped-call]

@@ -18,7 +18,7 @@ from umbel.client.net import Net
 from umbel.client.routing import Routing, adapters_of, columns_of, directions
 from umbel.client.work import Evaluation, LocalTraining, PersonalTraining, Routed, Work
 from umbel.engines import Sequential, Vectorised
-from umbel.engines.workers import Workers, can_fork
+from umbel.engines.processes.workers import Workers, can_fork
 from umbel.flow import Engine, Request, Rows
 from umbel.networks import LoRA
 from umbel.testing import adapted_mlp

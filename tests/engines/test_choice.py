@@ -30,7 +30,7 @@ from umbel.client.work import Evaluation, LocalTraining
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine
 from umbel.engines.batchable import why_not_batchable
-from umbel.engines.workers import Workers
+from umbel.engines.processes.workers import Workers
 from umbel.flow import Request
 from umbel.networks import CNN, MLP, CharTransformer
 

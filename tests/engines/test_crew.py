@@ -18,10 +18,10 @@ from torch import Tensor
 
 from tests.processes import PATIENCE, children, wait_until
 from umbel.client.process_locks import SWAPPING, TURN, Turn
-from umbel.engines import crew
 from umbel.engines.columns import shared
-from umbel.engines.crew import Crew, DeathsError
-from umbel.engines.workers import can_fork
+from umbel.engines.processes import crew
+from umbel.engines.processes.crew import Crew, DeathsError
+from umbel.engines.processes.workers import can_fork
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="this system does not fork processes")
 

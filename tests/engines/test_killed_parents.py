@@ -23,9 +23,10 @@ from tests.processes import (
     wait_until_gone,
 )
 from tests.runs.test_execution import EXPERIMENT, assert_same_end, begin, go_on
-from umbel.engines import EngineSettings, workers
-from umbel.engines.crew import Crew
-from umbel.engines.workers import can_fork
+from umbel.engines import EngineSettings
+from umbel.engines.processes import workers
+from umbel.engines.processes.crew import Crew
+from umbel.engines.processes.workers import can_fork
 from umbel.results.run import finish as end_early
 from umbel.runs.folder import RunFolder
 

@@ -17,7 +17,7 @@ from umbel.algorithms import CFLGP, IFCA, LCFL, FedAvg, FedLEASE, LocalOnly, Sat
 from umbel.algorithms.base import Algorithm
 from umbel.client.batches import Shard
 from umbel.client.work import Gradient, Promise, Routed, Work
-from umbel.engines.wrappers import Guarded
+from umbel.engines.replies.guarded import Guarded
 from umbel.flow import Engine, Replies, Request, Rows
 from umbel.networks import LoRA
 from umbel.server.shares import bounded_weights

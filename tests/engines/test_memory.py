@@ -25,7 +25,7 @@ from umbel.client.work import LocalTraining
 from umbel.engines import Sequential, Vectorised, vectorised
 from umbel.engines.columns import shared
 from umbel.engines.devices import enough_memory
-from umbel.engines.workers import Workers
+from umbel.engines.processes.workers import Workers
 from umbel.flow import Request, Rows
 from umbel.preflight.torch_errors import explained
 

@@ -22,7 +22,7 @@ from umbel.checks import UsageError
 from umbel.client.net import Net
 from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine, precision
 from umbel.engines.precision import usable_precision
-from umbel.engines.workers import Workers
+from umbel.engines.processes.workers import Workers
 from umbel.networks import CNN, MLP, LeNet
 
 CPU, BF16 = torch.device("cpu"), EngineSettings(device="cpu", precision="bf16")

@@ -32,16 +32,17 @@ from umbel.client.batches import Shard
 from umbel.client.net import Net
 from umbel.client.work import Evaluation, LocalTraining, Promise, Work
 from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine, precision
-from umbel.engines.workers import Workers
+from umbel.engines.processes.workers import Workers
 from umbel.flow import Request
 from umbel.testing import assert_same_state, blobs, mlp
 from umbel.version import versions
 
 ray = pytest.importorskip("ray", reason="the extra umbel[ray] is not installed")
 
-from umbel.engines import ray_parts, ray_session  # noqa: E402
-from umbel.engines.ray_actor import Place, Recipe  # noqa: E402
-from umbel.engines.ray_cluster import RayCluster  # noqa: E402
+from umbel.engines import ray_session  # noqa: E402
+from umbel.engines.ray import parts as ray_parts
+from umbel.engines.ray.actor import Place, Recipe  # noqa: E402
+from umbel.engines.ray.cluster import RayCluster  # noqa: E402
 
 pytestmark = pytest.mark.deployment
 

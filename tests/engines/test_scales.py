@@ -19,7 +19,7 @@ from umbel import FedAvg, Federation, Limits, LocalTraining, Net, Personal, Run
 from umbel.algorithms import CFLGP, IFCA, LocalOnly, Oracle, PFedMe, Sharing
 from umbel.algorithms.base import Algorithm
 from umbel.checks import DivergedError
-from umbel.engines.wrappers import Guarded
+from umbel.engines.replies.guarded import Guarded
 from umbel.flow import Request, Rows
 
 LOCAL = LocalTraining(lr=0.05, epochs=10, batch_size=16)
@@ -134,7 +134,7 @@ def test_in_blocks_the_same_clients_are_refused(monkeypatch: pytest.MonkeyPatch)
     def spoil(_: Request, row: Mapping[str, Tensor]) -> None:
         row["update"][-1] = 1e20
 
-    monkeypatch.setattr("umbel.engines.wrappers.BLOCK_BYTES", 2 * 8 * layout.num_values)
+    monkeypatch.setattr("umbel.engines.replies.guarded.BLOCK_BYTES", 2 * 8 * layout.num_values)
     engine = run_of(FedAvg(LOCAL), scaled((1.0,) * 6)).clients
     theta = Rows(NET.new(0)[None], torch.zeros(6, dtype=torch.long))
     reduction = umbel.Averaging().reduction(1, torch.zeros(6, dtype=torch.long))

@@ -17,8 +17,8 @@ from umbel.client.net import Net
 from umbel.client.work import Evaluation, MixtureEvaluation, Work
 from umbel.data.federation import Federation
 from umbel.engines import Sequential, Vectorised
-from umbel.engines import workers as workers_engine
-from umbel.engines.workers import Workers, can_fork
+from umbel.engines.processes import workers as workers_engine
+from umbel.engines.processes.workers import Workers, can_fork
 from umbel.testing import mlp
 
 VALIDATED: list[Work] = [Evaluation("validation"), MixtureEvaluation("validation")]

@@ -15,7 +15,7 @@ from umbel.client.batches import Shard
 from umbel.client.net import Net
 from umbel.client.work import MEMORY, ChooseByLoss, LocalTraining, MixtureWeights
 from umbel.client.work.base import Promise, Work
-from umbel.engines.validation import Limits, assemble, bad_values, promises
+from umbel.engines.replies.validation import Limits, assemble, bad_values, promises
 from umbel.flow import Replies, Request, Rows
 
 ASKED = Request(

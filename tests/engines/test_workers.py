@@ -26,9 +26,10 @@ from umbel.checks import UsageError, WorkersDiedError
 from umbel.client.batches import Shard
 from umbel.client.net import Net
 from umbel.client.work import ChooseByLoss, LocalTraining, MeanLoss, Promise, Work
-from umbel.engines import EngineSettings, Sequential, Vectorised, choice, make_engine, workers
-from umbel.engines.crew import Crew
-from umbel.engines.workers import Workers, can_fork
+from umbel.engines import EngineSettings, Sequential, Vectorised, choice, make_engine
+from umbel.engines.processes import workers
+from umbel.engines.processes.crew import Crew
+from umbel.engines.processes.workers import Workers, can_fork
 from umbel.flow import Replies, Request
 from umbel.testing import assert_same_state, blobs, mlp
 

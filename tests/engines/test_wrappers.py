@@ -26,11 +26,11 @@ from umbel.client.work import (
 from umbel.client.work.base import Cost
 from umbel.data.federation import Federation
 from umbel.engines import Sequential
-from umbel.engines.faults import Faults, Faulty
 from umbel.engines.metering import Metered, Spent
 from umbel.engines.privacy import Privacy
-from umbel.engines.validation import Limits
-from umbel.engines.wrappers import Guarded, QuorumError
+from umbel.engines.replies.faults import Faults, Faulty
+from umbel.engines.replies.guarded import Guarded, QuorumError
+from umbel.engines.replies.validation import Limits
 from umbel.flow import Replies, Request, Rows, Use
 from umbel.report.terminal import one_line
 from umbel.results.run import Run

@@ -17,7 +17,7 @@ from tests.flower.grid import MemoryGrid
 from tests.flower.small import SMALL, clients, grid_of, site
 from umbel.algorithms import FedAvg
 from umbel.checks import InUseError, UsageError
-from umbel.engines.wrappers import QuorumError
+from umbel.engines.replies.guarded import QuorumError
 from umbel.flower import Settings, serve
 from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder

@@ -16,7 +16,7 @@ from tests.flower.small import SMALL, clients, site
 from tests.flower.test_hostile import hostile
 from umbel.algorithms import FedAvg, LocalOnly
 from umbel.client.work import Evaluation, LocalTraining, PersonalEvaluation
-from umbel.engines.claims import held
+from umbel.engines.replies.claims import held
 from umbel.flow import Replies, Request
 from umbel.flower import Settings, serve
 from umbel.flower.exchange import HELLO, WORK

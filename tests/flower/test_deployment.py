@@ -22,7 +22,7 @@ from tests.flower.deployment import Deployment
 from umbel.algorithms import FedAvg
 from umbel.data.scenarios.folder import Folder
 from umbel.data.sources import Sources
-from umbel.engines.validation import Limits
+from umbel.engines.replies.validation import Limits
 from umbel.flower.engine import TAKEN
 from umbel.runs import checkpoint
 from umbel.runs.config import write

@@ -43,7 +43,7 @@ def test_a_request_is_one_message_a_node(tmp_path: Path) -> None:
 def test_a_request_is_one_message_a_node_however_large_models_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("umbel.engines.wrappers.BLOCK_BYTES", 1)
+    monkeypatch.setattr("umbel.engines.replies.guarded.BLOCK_BYTES", 1)
     experiment = replace(SMALL, algorithm=FedAvg(LOCAL), participation=1.0, rounds=1)
     grid = grid_of(experiment, tmp_path)
     last_state(experiment, grid)

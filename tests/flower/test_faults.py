@@ -18,7 +18,7 @@ from umbel.algorithms import FedAvg, FedEM, PFedMe
 from umbel.algorithms.base import Algorithm
 from umbel.checks import UsageError
 from umbel.data.sources import Sources
-from umbel.engines.wrappers import QuorumError
+from umbel.engines.replies.guarded import QuorumError
 from umbel.flower import Settings, serve
 from umbel.flower.discovery import Meeting
 from umbel.flower.exchange import WITHOUT_ANSWER, WORK

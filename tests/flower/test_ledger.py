@@ -21,9 +21,9 @@ from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
+from umbel.engines.clipping_and_noise import Private, released
 from umbel.engines.privacy import Privacy
-from umbel.engines.private import Private, released
-from umbel.engines.wrappers import QuorumError
+from umbel.engines.replies.guarded import QuorumError
 from umbel.files.seals import json_text
 from umbel.flow import Replies, Request
 from umbel.flower import Settings, client_app, serve

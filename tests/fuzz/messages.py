@@ -41,8 +41,8 @@ from umbel.client.work import (
 from umbel.data.federation import Federation
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.engines import EngineSettings
-from umbel.engines.validation import Limits
-from umbel.engines.wrappers import Guarded
+from umbel.engines.replies.guarded import Guarded
+from umbel.engines.replies.validation import Limits
 from umbel.flow import Request, Rows
 from umbel.flower import FlowerEngine, client_app
 from umbel.flower.client import Node

@@ -21,7 +21,7 @@ from umbel.algorithms import FLACC, IFCA
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.data.sources import Sources
-from umbel.engines.faults import Faults
+from umbel.engines.replies.faults import Faults
 from umbel.results.run import Experiment, read
 from umbel.runs.execution import advance, execute
 from umbel.runs.folder import RunFolder

@@ -20,9 +20,9 @@ from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.data.scenarios import Scenario
 from umbel.data.sources import Sources
-from umbel.engines.faults import Faults
-from umbel.engines.validation import Limits
-from umbel.engines.wrappers import QuorumError
+from umbel.engines.replies.faults import Faults
+from umbel.engines.replies.guarded import QuorumError
+from umbel.engines.replies.validation import Limits
 from umbel.networks import MLP, Model
 from umbel.results.run import Experiment, Run
 from umbel.runs.budget import Budget

@@ -15,7 +15,7 @@ import umbel
 from tests.federations import SIZES, blobs
 from umbel import FedAvg, Federation, Net, Run, UsageError
 from umbel.engines import Sequential, Vectorised
-from umbel.engines.workers import Workers
+from umbel.engines.processes.workers import Workers
 from umbel.flow import Engine, Replies, Request
 
 Make = Callable[[Net, Federation], Engine]

@@ -20,7 +20,7 @@ from umbel.algorithms import (
 )
 from umbel.algorithms.base import Algorithm
 from umbel.client.work import LocalTraining
-from umbel.engines.validation import Limits
+from umbel.engines.replies.validation import Limits
 from umbel.results.run import Run
 from umbel.runs.records import Record
 from umbel.server.aggregation import Averaging

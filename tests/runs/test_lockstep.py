@@ -28,9 +28,9 @@ from umbel.client.work import Gradient, LocalTraining, TrainAndGradient, Work
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.engines import EngineSettings, Vectorised
-from umbel.engines.faults import Faults
-from umbel.engines.validation import Limits
-from umbel.engines.wrappers import QuorumError
+from umbel.engines.replies.faults import Faults
+from umbel.engines.replies.guarded import QuorumError
+from umbel.engines.replies.validation import Limits
 from umbel.flow import Engine, Replies, Request, Rows
 from umbel.networks import MLP
 from umbel.results.run import Experiment, Run

@@ -20,8 +20,8 @@ from umbel.client.net import Net
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings
-from umbel.engines.faults import Faults
-from umbel.engines.validation import Limits
+from umbel.engines.replies.faults import Faults
+from umbel.engines.replies.validation import Limits
 from umbel.runs.starting import check_settings
 from umbel.settings import MOST_ITEMS, argument, hinting
 

@@ -19,8 +19,8 @@ from umbel.client.net import Net
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings
-from umbel.engines.faults import Faults
-from umbel.engines.validation import Limits
+from umbel.engines.replies.faults import Faults
+from umbel.engines.replies.validation import Limits
 from umbel.flow import Rows
 from umbel.runs.records import EVALUATION, MEGABYTE, Record
 from umbel.runs.rounds import Rounds

@@ -19,9 +19,9 @@ from umbel.engines.batchable import why_not_batchable, why_not_there
 from umbel.engines.devices import enough_memory
 from umbel.engines.layers import CONVOLUTIONS, RECURRENT
 from umbel.engines.precision import check_processor, usable_precision
+from umbel.engines.processes.workers import Workers, can_fork
 from umbel.engines.sequential import Sequential
 from umbel.engines.vectorised import Vectorised
-from umbel.engines.workers import Workers, can_fork
 from umbel.flow import Engine
 from umbel.preflight.network import check_fit, check_there, sample
 from umbel.preflight.properties import check_general, mixes, with_channels_last
@@ -115,7 +115,7 @@ def make_engine(net: Net, federation: Federation, settings: EngineSettings | Non
     if not on_ray:
         return _spread(engine, settings)
     try:
-        from umbel.engines.ray_cluster import RayCluster
+        from umbel.engines.ray.cluster import RayCluster
     except ModuleNotFoundError as error:
         if error.name != "ray":
             raise

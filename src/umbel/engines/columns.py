@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from umbel.checks import UsageError
-from umbel.engines.validation import assemble, models_type, promises, wrong_form
+from umbel.engines.replies.validation import assemble, models_type, promises, wrong_form
 from umbel.flow import Replies, Request
 
 

@@ -18,9 +18,9 @@ from umbel.data.federation import Federation
 from umbel.data.splits import Split
 from umbel.engines.chunked import answer_all
 from umbel.engines.devices import enough_memory, repeatable
+from umbel.engines.replies.validation import reply_of
 from umbel.engines.shortage import shortage
 from umbel.engines.storage import Storage, store
-from umbel.engines.validation import reply_of
 from umbel.flow import Replies, Request
 from umbel.preflight.properties import mixes
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 
 from umbel.client.net import Net
+from umbel.engines.replies.validation import models_type, promises
 from umbel.engines.storage import Storage
-from umbel.engines.validation import models_type, promises
 from umbel.flow import Request
 from umbel.summary import counted
 

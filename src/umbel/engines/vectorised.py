@@ -24,10 +24,10 @@ from umbel.client.work.local_training import BYTES_OF_A_PLACE
 from umbel.data.federation import Federation
 from umbel.engines.chunked import answer_all
 from umbel.engines.devices import enough_memory, repeatable
+from umbel.engines.replies.validation import reply_of
 from umbel.engines.sequential import answer_one
 from umbel.engines.shortage import shortage
 from umbel.engines.storage import store
-from umbel.engines.validation import reply_of
 from umbel.flow import Replies, Request
 from umbel.summary import in_short
 

@@ -27,8 +27,8 @@ from umbel.data.scenarios.folder import read_clients, unreadable
 from umbel.data.splits import Split
 from umbel.data.tables.encoding import meaning_of
 from umbel.engines import make_engine
-from umbel.engines.private import Private
-from umbel.engines.validation import OF_MODELS
+from umbel.engines.clipping_and_noise import Private
+from umbel.engines.replies.validation import OF_MODELS
 from umbel.flow import Engine, Request, Rows
 from umbel.flower import messages
 from umbel.flower.admission import check_work, count

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from umbel.client.work import MEMORY
-from umbel.engines.validation import assemble, promises
+from umbel.engines.replies.validation import assemble, promises
 from umbel.flow import Replies, Request
 from umbel.flower import messages
 from umbel.flower.discovery import Meeting

@@ -14,8 +14,8 @@ from typing import Any
 from umbel.checks import UsageError, check
 from umbel.client.constants import digest_of
 from umbel.data.splits import Split
+from umbel.engines.clipping_and_noise import Granted
 from umbel.engines.privacy import NONE, Privacy
-from umbel.engines.private import Granted
 from umbel.files.atomic import alone, replacing, write_text
 from umbel.files.seals import json_text, json_value
 from umbel.flow import Request

@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 from umbel.checks import UsageError, check
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings
+from umbel.engines.replies.validation import promises
 from umbel.engines.storage import chosen
-from umbel.engines.validation import promises
 from umbel.flow import Request
 from umbel.flower.configuration import number_in
 from umbel.flower.refusals import RefusedError

@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 from umbel.algorithms.base import State
 from umbel.checks import QuorumError, UsageError, check, naming
 from umbel.data.sources import Sources
-from umbel.engines.wrappers import absences
+from umbel.engines.replies.guarded import absences
 from umbel.flow import Engine
 from umbel.runs.budget import Budget, Stop
 from umbel.runs.checkpoint_parts import NO_PARTS, Parts

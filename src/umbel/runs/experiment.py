@@ -15,9 +15,9 @@ from umbel.data.scenarios import SCENARIOS
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.engines.choice import EngineSettings
-from umbel.engines.faults import Faults
 from umbel.engines.privacy import Privacy
-from umbel.engines.validation import Limits
+from umbel.engines.replies.faults import Faults
+from umbel.engines.replies.validation import Limits
 from umbel.flow import Engine
 from umbel.networks import Model
 from umbel.networks.base import check_size

@@ -11,7 +11,7 @@ from torch import Tensor
 from umbel.algorithms.base import Assigned, Served, Setup, State
 from umbel.checks import check, with_article
 from umbel.client.net import Net
-from umbel.engines.validation import rounding
+from umbel.engines.replies.validation import rounding
 from umbel.flow import Rows, check_numbers
 from umbel.runs.state_fields import can_hold, within
 from umbel.server.ask import Context

@@ -14,12 +14,12 @@ from umbel.algorithms.restarts import innermost
 from umbel.client.net import Net
 from umbel.client.objectives import OBJECTIVES
 from umbel.data.federation import Federation
-from umbel.engines.claims import NOT_KNOWN, Sizes, sizes_by_split
-from umbel.engines.faults import Faults, Faulty
 from umbel.engines.metering import Metered
 from umbel.engines.privacy import Privacy
-from umbel.engines.validation import Limits
-from umbel.engines.wrappers import Guarded
+from umbel.engines.replies.claims import NOT_KNOWN, Sizes, sizes_by_split
+from umbel.engines.replies.faults import Faults, Faulty
+from umbel.engines.replies.guarded import Guarded
+from umbel.engines.replies.validation import Limits
 from umbel.flow import Engine
 from umbel.preflight.network import advice
 

@@ -20,10 +20,10 @@ from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.data.sources import Sources
 from umbel.engines.choice import EngineSettings
-from umbel.engines.faults import Faults
 from umbel.engines.privacy import Privacy
 from umbel.engines.remembering import Remembering
-from umbel.engines.validation import Limits
+from umbel.engines.replies.faults import Faults
+from umbel.engines.replies.validation import Limits
 from umbel.flow import Engine, Flow, drive
 from umbel.notebooks import named
 from umbel.runs.counted import Counted

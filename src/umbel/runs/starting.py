@@ -20,8 +20,8 @@ from umbel.client.net import Net
 from umbel.client.seeding import drawing_from
 from umbel.data.federation import Federation
 from umbel.engines.choice import EngineSettings, make_engine
+from umbel.engines.clipping_and_noise import Private
 from umbel.engines.privacy import Privacy
-from umbel.engines.private import Private
 from umbel.engines.sequential import Sequential
 from umbel.engines.vectorised import Vectorised
 from umbel.flow import Engine

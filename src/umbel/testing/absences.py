@@ -12,8 +12,8 @@ import torch
 from umbel.algorithms.base import Algorithm, Served
 from umbel.algorithms.restarts import method_of
 from umbel.checks import UsageError
-from umbel.engines.faults import Faults
-from umbel.engines.validation import Limits
+from umbel.engines.replies.faults import Faults
+from umbel.engines.replies.validation import Limits
 from umbel.testing.engines import Listening, Losing
 from umbel.testing.federations import SIZES, blobs
 from umbel.testing.runs import ROUNDS, last_state, run_of

@@ -10,8 +10,8 @@ from umbel.algorithms.base import Algorithm
 from umbel.checks import UsageError
 from umbel.client.work import Work
 from umbel.client.work.base import undeclared
-from umbel.engines.faults import Faults
-from umbel.engines.validation import Limits
+from umbel.engines.replies.faults import Faults
+from umbel.engines.replies.validation import Limits
 from umbel.flow import Engine, Replies, Request, as_flow, drive
 from umbel.runs.evaluation import works_of
 from umbel.testing.federations import SIZES, blobs

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from umbel.algorithms.base import Algorithm, Assigned
 from umbel.checks import UsageError
-from umbel.engines.validation import Limits
-from umbel.engines.wrappers import Guarded
+from umbel.engines.replies.guarded import Guarded
+from umbel.engines.replies.validation import Limits
 from umbel.flow import Engine, as_flow, drive
 from umbel.runs.evidence import evidence_of
 from umbel.runs.forms import as_assigned

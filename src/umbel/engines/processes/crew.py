@@ -23,8 +23,8 @@ from typing import NoReturn
 
 from umbel.client.process_locks import SWAPPING, TURN
 from umbel.cores import allowed_cores, forget, roam
-from umbel.engines.interrupts import Held
-from umbel.engines.pipes import NUMBER, room, two_pipes
+from umbel.engines.processes.held_signals import Held
+from umbel.engines.processes.pipes import NUMBER, room, two_pipes
 from umbel.summary import counted
 
 log = logging.getLogger(__name__)

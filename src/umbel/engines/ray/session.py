@@ -13,7 +13,7 @@ import ray
 from umbel.checks import UsageError, first_line
 from umbel.client.imports import places
 from umbel.cores import roaming
-from umbel.engines.ray_actor import Actor
+from umbel.engines.ray.actor import Actor
 
 KNOCK_SECONDS = 10.0
 """How long an address has to answer."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from umbel.checks import UsageError
 from umbel.client.net import Net
-from umbel.engines.validation import OF_MODELS
+from umbel.engines.replies.validation import OF_MODELS
 from umbel.flow import Request
 
 

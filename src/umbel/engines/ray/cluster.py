@@ -21,9 +21,9 @@ from umbel.checks import ClusterLostError, WorkersDiedError, check, first_line
 from umbel.data.federation import Federation
 from umbel.engines.alignment import tensor_of
 from umbel.engines.columns import Columns
-from umbel.engines.ray_actor import Failed, Place, Recipe, Sent, Slice
-from umbel.engines.ray_parts import STARTS, Member, Origin, Task, never_start, placed, why_nobody
-from umbel.engines.ray_session import connect, is_there, lenders, new_actor, servers, session
+from umbel.engines.ray.actor import Failed, Place, Recipe, Sent, Slice
+from umbel.engines.ray.parts import STARTS, Member, Origin, Task, never_start, placed, why_nobody
+from umbel.engines.ray.session import connect, is_there, lenders, new_actor, servers, session
 from umbel.engines.sequential import Sequential
 from umbel.engines.vectorised import Vectorised
 from umbel.flow import Replies, Request

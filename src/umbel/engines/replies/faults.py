@@ -12,7 +12,7 @@ from torch import Tensor
 
 from umbel.checks import check
 from umbel.client.descent import held
-from umbel.engines.validation import assemble
+from umbel.engines.replies.validation import assemble
 from umbel.flow import Engine, Replies, Request
 from umbel.seeds import Stream, generator
 from umbel.settings import Settings

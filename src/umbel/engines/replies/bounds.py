@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from umbel.client.layout import Layout
-from umbel.engines.moving import first_statistic, floors
-from umbel.engines.validation import Limits, first_scaled
+from umbel.engines.replies.invalid_models import first_statistic, floors
+from umbel.engines.replies.validation import Limits, first_scaled
 from umbel.flow import Replies, Request
 from umbel.server.shares import longest_of, norms_of, within_shares
 from umbel.summary import in_short

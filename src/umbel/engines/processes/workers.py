@@ -17,9 +17,9 @@ from torch import Tensor
 from umbel.checks import WorkersDiedError, check
 from umbel.engines.chunked import Chunked
 from umbel.engines.columns import Columns, shared
-from umbel.engines.crew import Crew, DeathsError
 from umbel.engines.devices import enough_memory
-from umbel.engines.pipes import MOST
+from umbel.engines.processes.crew import Crew, DeathsError
+from umbel.engines.processes.pipes import MOST
 from umbel.flow import Replies, Request
 from umbel.summary import few
 

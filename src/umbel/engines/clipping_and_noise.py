@@ -14,7 +14,7 @@ from umbel.checks import UsageError
 from umbel.client.constants import digest_of
 from umbel.engines.noise import BLOCK, key_of, standard_normal
 from umbel.engines.privacy import Privacy
-from umbel.engines.validation import assemble, promises
+from umbel.engines.replies.validation import assemble, promises
 from umbel.flow import Engine, Replies, Request
 from umbel.seeds import Stream, seed_of
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from umbel.data.federation import Federation
-from umbel.engines.validation import promises
+from umbel.engines.replies.validation import promises
 from umbel.flow import Replies, Request
 
 COUNTS = "num_examples"

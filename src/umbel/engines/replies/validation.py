@@ -17,7 +17,7 @@ from umbel.client.net import Net
 from umbel.client.work import MEMORY, Promise, Work
 from umbel.client.work.base import promised
 from umbel.client.work.loss_bounds import MAX_LOSS
-from umbel.engines.moving import first_kept_statistic, first_statistic
+from umbel.engines.replies.invalid_models import first_kept_statistic, first_statistic
 from umbel.flow import Replies, Request
 from umbel.settings import Settings
 
@@ -153,7 +153,7 @@ def bad_values(
 ) -> dict[int, str]:
     """Clients that sent an unusable number, with the reason.
 
-    Numbers whose scale is that of the data need only be finite: see `umbel.engines.bounds`.
+    Numbers whose scale is that of the data need only be finite: see `umbel.engines.replies.bounds`.
     """
     faults: dict[int, str] = {}
     for name, promise in promises(request).items():

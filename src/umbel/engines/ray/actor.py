@@ -30,8 +30,8 @@ from umbel.data.splits import Split
 from umbel.engines.alignment import tensor_of
 from umbel.engines.allocation import keep_freed_memory
 from umbel.engines.devices import enough_memory
-from umbel.engines.packed import Packed
 from umbel.engines.precision import check_processor
+from umbel.engines.processes.shared_tensors import Packed
 from umbel.engines.sequential import Sequential
 from umbel.engines.storage import Storage, chosen
 from umbel.engines.vectorised import Vectorised

@@ -1,0 +1,1 @@
+"""Clients on the machines of a Ray cluster."""

@@ -1,0 +1,1 @@
+"""Replies of clients: checked, bounded, held against what is known, or simulated to fail."""
