@@ -32,7 +32,7 @@ from umbel.papers.catalogue import REPRODUCTIONS
 from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.rounds import Rounds
 from umbel.server.ask import Context, gradients
-from umbel.server.kept_features import drawn
+from umbel.server.features import drawn
 
 T = TypeVar("T")
 

@@ -27,9 +27,9 @@ from umbel.flow import Engine, Replies, Request
 from umbel.results.run import Run
 from umbel.runs import checkpoint
 from umbel.runs.tensor_files import write
-from umbel.server import kept_products
+from umbel.server import gram_matrix as kept_products
 from umbel.server.aggregation import Averaging
-from umbel.server.kept_products import products_of
+from umbel.server.gram_matrix import products_of
 from umbel.testing import assert_same_state
 
 

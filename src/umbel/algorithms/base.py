@@ -19,7 +19,7 @@ from umbel.flow import Flow, Rows
 from umbel.seeds import Stream, seed_of
 from umbel.server.aggregation import Averaging, moved
 from umbel.server.ask import Context, Sample, losses, train_summed
-from umbel.server.copies import copies
+from umbel.server.repeated_rows import copies
 from umbel.settings import Settings
 from umbel.summary import in_short
 

@@ -17,7 +17,7 @@ from umbel.client.work.local_training import check_no_pull
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Sample, TrainedWithMemory, mixture_weights, train_mixture
-from umbel.server.copies import opinions
+from umbel.server.repeated_rows import opinions
 
 
 @dataclass(frozen=True)

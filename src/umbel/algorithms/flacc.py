@@ -28,7 +28,7 @@ from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Sample, Trained, train, train_with_gradient
 from umbel.server.clustering import cosine_similarity
-from umbel.server.copies import model_of_each
+from umbel.server.repeated_rows import model_of_each
 from umbel.summary import in_short
 
 

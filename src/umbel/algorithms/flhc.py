@@ -27,7 +27,7 @@ from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging, cluster_mean
 from umbel.server.ask import Context, Sample, train
 from umbel.server.clustering import agglomerate, check_cut, distances
-from umbel.server.copies import model_of_each
+from umbel.server.repeated_rows import model_of_each
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from umbel.server.ask import (
     losses,
     train_best_summed,
 )
-from umbel.server.copies import opinions
+from umbel.server.repeated_rows import opinions
 
 
 @dataclass(frozen=True)

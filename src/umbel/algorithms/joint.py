@@ -24,7 +24,7 @@ from umbel.client.work import ChooseJointly, JointScore, LocalTraining, Work
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Sample, joint_scores, train_jointly
-from umbel.server.copies import opinions
+from umbel.server.repeated_rows import opinions
 
 
 @dataclass(frozen=True)

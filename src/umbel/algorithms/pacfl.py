@@ -30,7 +30,7 @@ from umbel.flow import Flow
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Sample, principal_vectors
 from umbel.server.clustering import agglomerate, check_cut, orthonormal_bases, principal_angles
-from umbel.server.copies import model_of_each
+from umbel.server.repeated_rows import model_of_each
 
 log = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from umbel.client.layout import Layout
 from umbel.client.work import MEMORY, LocalTraining, SharedTraining, Work, joined, parted
 from umbel.flow import Flow, Replies, Request, Rows
 from umbel.server.ask import Context, Sample
-from umbel.server.copies import copies
+from umbel.server.repeated_rows import copies
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from umbel.algorithms.base import State
-from umbel.server.kept_products import products_of
+from umbel.server.gram_matrix import products_of
 
 
 def as_now(kind: str, tensors: Mapping[str, Tensor]) -> tuple[str, dict[str, Tensor]]:
