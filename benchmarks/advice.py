@@ -22,7 +22,7 @@ import umbel
 from benchmarks.planted import Planted, forty
 from benchmarks.result_files import check_folder
 from umbel.networks import MLP
-from umbel.runs.scores import adjusted_rand_index
+from umbel.run.scores import adjusted_rand_index
 
 KEPT = Path(__file__).parent / "results" / "advice.json"
 

@@ -29,8 +29,8 @@ from umbel.data.sources import Sources
 from umbel.engines import make_engine
 from umbel.flow import Flow, Rows, drive
 from umbel.papers.catalogue import REPRODUCTIONS
+from umbel.run.rounds import Rounds
 from umbel.runs.experiment import ExperimentSettings
-from umbel.runs.rounds import Rounds
 from umbel.server.ask import Context, gradients
 from umbel.server.features import drawn
 

@@ -26,8 +26,8 @@ from umbel.client.work import LocalTraining
 from umbel.data.scenarios.overlapping_labels import OverlappingLabels
 from umbel.data.sources import Sources
 from umbel.papers.catalogue import REPRODUCTIONS
+from umbel.run.records import Record
 from umbel.runs.experiment import ExperimentSettings
-from umbel.runs.records import Record
 
 CLASSES, GROUPS, ABSENT = 47, 8, 7
 SHOWN = (5, 10, 20, 40, 60, 100, 150, 200, 300, 400)

@@ -47,10 +47,10 @@ from umbel.flow import Rows
 from umbel.networks import CNN, CNNLin, LeNet, Model, ResNet18
 from umbel.preflight.properties import with_channels_last
 from umbel.results.run import read
+from umbel.run.records import Record
 from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder
 from umbel.runs.library import find_experiment
-from umbel.runs.records import Record
 
 Row = dict[str, Any]
 

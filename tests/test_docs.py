@@ -31,8 +31,8 @@ from umbel.engines.replies.faults import Faults
 from umbel.engines.replies.validation import Limits
 from umbel.networks import MODELS
 from umbel.results.run import Experiment
+from umbel.run.personal import Personal
 from umbel.runs.config import structured
-from umbel.runs.personal import Personal
 from umbel.server import aggregation, ask
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context

@@ -58,13 +58,13 @@ if TYPE_CHECKING:
     from umbel.report.reporting import write_report
     from umbel.report.watching import progress
     from umbel.results.run import Experiment, Result, Run, finish, load, read, resume
+    from umbel.run.personal import Personal
+    from umbel.run.records import Record
     from umbel.runs.assignment import Assignment
     from umbel.runs.execution import execute
     from umbel.runs.folder import RunFolder
     from umbel.runs.library import find_experiment
-    from umbel.runs.personal import Personal
     from umbel.runs.recipes import scenario
-    from umbel.runs.records import Record
     from umbel.runs.row_encoder import RowEncoder
     from umbel.runs.run_tables import Results, results
     from umbel.server.aggregation import Averaging
@@ -185,7 +185,7 @@ _HOMES = {
     "umbel.engines.replies.faults": ("Faults",),
     "umbel.engines.replies.guarded": ("QuorumError",),
     "umbel.runs.execution": ("execute",),
-    "umbel.runs.personal": ("Personal",),
+    "umbel.run.personal": ("Personal",),
     "umbel.runs.row_encoder": ("RowEncoder",),
     "umbel.runs.folder": ("RunFolder",),
     "umbel.client.net": ("Net",),
@@ -193,7 +193,7 @@ _HOMES = {
     "umbel.client.optimizers": ("SGD", "Adam"),
     "umbel.client.schedules": ("CosineRestarts", "InverseTime"),
     "umbel.runs.recipes": ("scenario",),
-    "umbel.runs.records": ("Record",),
+    "umbel.run.records": ("Record",),
     "umbel.report.reporting": ("write_report",),
     "umbel.runs.assignment": ("Assignment",),
     "umbel.runs.run_tables": ("Results", "results"),

@@ -22,8 +22,8 @@ from umbel.report import write_files
 from umbel.report.comparing import Sheet
 from umbel.report.panels import numbered
 from umbel.results.run import Result
+from umbel.run.metrics import check_names
 from umbel.runs.folder import RunFolder
-from umbel.runs.metrics import check_names
 
 LOCAL = umbel.LocalTraining(lr=0.1, epochs=1)
 

@@ -34,7 +34,7 @@ from umbel.engines.replies.validation import Limits
 from umbel.flow import Replies, Request, Rows, Use
 from umbel.report.terminal import one_line
 from umbel.results.run import Run
-from umbel.runs.guards import meter_of
+from umbel.run.guarded_engine import meter_of
 from umbel.server.aggregation import Averaging
 from umbel.server.shares import bounded_weights
 

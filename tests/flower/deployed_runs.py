@@ -13,7 +13,7 @@ from umbel.engines import EngineSettings
 from umbel.flow import Engine, Replies, Request
 from umbel.networks import MLP
 from umbel.results.run import Experiment
-from umbel.runs.records import Record
+from umbel.run.records import Record
 
 LOCAL = LocalTraining(epochs=2, batch_size=8)
 BASE = Experiment(

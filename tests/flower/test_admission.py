@@ -37,8 +37,8 @@ from umbel.flower.exchange import WORK
 from umbel.flower.limits import NodeLimits
 from umbel.flower.messages import Asked, ask
 from umbel.results.run import Experiment
+from umbel.run.personal import Personal
 from umbel.runs.config import write
-from umbel.runs.personal import Personal
 
 LOCAL = LocalTraining(epochs=5, batch_size=32, lr_decay=0.9)
 

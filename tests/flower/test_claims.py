@@ -21,7 +21,7 @@ from umbel.flow import Replies, Request
 from umbel.flower import Settings, serve
 from umbel.flower.exchange import HELLO, WORK
 from umbel.flower.memory import memorise
-from umbel.runs.records import Record
+from umbel.run.records import Record
 
 MANY = 10**9
 

@@ -32,9 +32,9 @@ from umbel.flower.refusals import RefusedError
 from umbel.flower.registry import Roll
 from umbel.networks import Linear
 from umbel.results.run import Experiment, Result
+from umbel.run.personal import Personal
 from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder
-from umbel.runs.personal import Personal
 
 
 def test_sites_of_their_own_data_need_no_planted_groups(tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ from tests.fuzz.commands import SECONDS, Outcome, attack, memory
 from tests.fuzz.folders import Whole, folders
 from tests.fuzz.inputs import Wrong
 from umbel.files.seals import BLANK, KEY, json_text, sealed
+from umbel.run.digests import digest
 from umbel.runs import tensor_files
-from umbel.runs.digests import digest
 from umbel.runs.experiment_file import HEAD
 
 DEEP: Any = 1

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from umbel.papers.measures import measured, series, title
+from umbel.run.records import Record
 from umbel.runs.folder import RunFolder
-from umbel.runs.records import Record
 
 NOWHERE = RunFolder(Path("nowhere"))
 

@@ -26,7 +26,7 @@ from umbel.papers.measures import MEASURES
 from umbel.papers.page import page, shown
 from umbel.papers.published import ANY
 from umbel.papers.saved_results import SavedResults, kept
-from umbel.runs.budget import Budget
+from umbel.run.stopping import Budget
 from umbel.runs.config import plain, structured
 from umbel.runs.execution import execute
 from umbel.runs.experiment import ExperimentSettings

@@ -21,10 +21,10 @@ from umbel.papers.findings import Findings
 from umbel.papers.page import tables
 from umbel.papers.runner import left_out, pieces, results
 from umbel.results.run import Experiment, finish, resume
+from umbel.run.records import Record
 from umbel.runs.environment import environment
 from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder
-from umbel.runs.records import Record
 
 SMALL = replace(ROTATED_DIGITS, clients=8, examples=(20,))
 LOCAL = LocalTraining(epochs=1)

@@ -13,7 +13,7 @@ import torch
 import umbel
 from tests.federations import blobs
 from umbel.report.charts import POSITIVE, SHARE, band
-from umbel.runs.records import Record
+from umbel.run.records import Record
 
 
 def course(count: int = 3, lift: float = 0.0) -> list[Record]:

@@ -14,9 +14,9 @@ import pytest
 from tests.shell import Shell
 from umbel.report.exporting import raising_of_threads
 from umbel.report.writing import write_files
+from umbel.run.records import Record
 from umbel.runs.flat import flat, measures_of
 from umbel.runs.folder import RunFolder
-from umbel.runs.records import Record
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from umbel.report.listing import listing
 from umbel.report.panels import LONGEST, Panel, described
 from umbel.report.rounds import MOST_MARKS, marks, quality
 from umbel.results.run import Result, Run
+from umbel.run.records import Record
 from umbel.runs.client_rows import Client
-from umbel.runs.records import Record
 from umbel.summary import duration, three_digits
 from umbel.testing import blobs, mlp
 

@@ -25,9 +25,9 @@ from umbel.report.comparing import Sheet, courses, sheet
 from umbel.report.evenness import evenness
 from umbel.report.writing import write_files
 from umbel.results.run import Experiment, Result, Run
+from umbel.run.records import Record
 from umbel.runs.folder import RunFolder
 from umbel.runs.outcomes import by_method
-from umbel.runs.records import Record
 from umbel.runs.run_tables import results
 from umbel.testing import blobs, mlp
 

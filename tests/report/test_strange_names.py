@@ -23,10 +23,10 @@ from umbel.report import terminal
 from umbel.report.charts import Chart, Line
 from umbel.report.frameless import frameless, row
 from umbel.report.plots import draw
+from umbel.run.records import Record
 from umbel.runs.client_rows import Client, read_rows
 from umbel.runs.execution import advance
 from umbel.runs.folder import RunFolder
-from umbel.runs.records import Record
 from umbel.runs.rows import Table
 
 STRANGE = (

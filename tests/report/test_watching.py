@@ -11,8 +11,8 @@ import pytest
 
 import umbel
 from tests.federations import blobs, mlp
-from umbel.runs.counted import Counted
-from umbel.runs.records import Record
+from umbel.run.counted import Counted
+from umbel.run.records import Record
 
 
 def run() -> umbel.Run:

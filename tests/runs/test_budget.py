@@ -27,9 +27,9 @@ from umbel import (
     UsageError,
 )
 from umbel.algorithms.base import Algorithm
-from umbel.runs.budget import Budget, Stop, seconds
-from umbel.runs.records import Record
-from umbel.runs.scores import adjusted_rand_index, purity
+from umbel.run.records import Record
+from umbel.run.scores import adjusted_rand_index, purity
+from umbel.run.stopping import Budget, Stop, seconds
 from umbel.server.numbering import in_order_of_appearance
 
 

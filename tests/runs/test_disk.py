@@ -20,11 +20,11 @@ from tests.shell import SMALL
 from umbel.algorithms import CFLGP
 from umbel.data.sources import Sources
 from umbel.files.atomic import remove_left_of, replacing, write_text
+from umbel.run.records import Record
+from umbel.run.rounds import Rounds
 from umbel.runs import checkpoint_parts
 from umbel.runs.execution import advance, execute, opened
 from umbel.runs.folder import RunFolder
-from umbel.runs.records import Record
-from umbel.runs.rounds import Rounds
 
 FILES = ("clusters.csv", "clusters.seal", "checkpoint.safetensors", "models/cluster-0.safetensors")
 

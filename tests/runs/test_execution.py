@@ -27,11 +27,11 @@ from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.networks import MLP
 from umbel.results.run import Experiment, load
+from umbel.run.records import Record
 from umbel.runs import checkpoint_parts
 from umbel.runs.config import write
 from umbel.runs.execution import advance, execute
 from umbel.runs.folder import RunFolder
-from umbel.runs.records import Record
 
 EXPERIMENT = Experiment(
     replace(ROTATED_DIGITS, clients=8, examples=(40, 60)),

@@ -25,8 +25,8 @@ from umbel.engines.replies.guarded import QuorumError
 from umbel.engines.replies.validation import Limits
 from umbel.networks import MLP, Model
 from umbel.results.run import Experiment, Run
-from umbel.runs.budget import Budget
-from umbel.runs.records import Record
+from umbel.run.records import Record
+from umbel.run.stopping import Budget
 from umbel.server.aggregation import Averaging
 
 LOCAL = LocalTraining(epochs=1, batch_size=8)

@@ -16,7 +16,7 @@ from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.networks import Linear
 from umbel.results.run import Experiment
-from umbel.runs.budget import Budget
+from umbel.run.stopping import Budget
 from umbel.runs.checkpoint import next_round
 from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder

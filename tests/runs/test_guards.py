@@ -22,7 +22,7 @@ from umbel.algorithms.base import Algorithm
 from umbel.client.work import LocalTraining
 from umbel.engines.replies.validation import Limits
 from umbel.results.run import Run
-from umbel.runs.records import Record
+from umbel.run.records import Record
 from umbel.server.aggregation import Averaging
 
 LOCAL = LocalTraining(epochs=1)

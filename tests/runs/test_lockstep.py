@@ -34,11 +34,11 @@ from umbel.engines.replies.validation import Limits
 from umbel.flow import Engine, Replies, Request, Rows
 from umbel.networks import MLP
 from umbel.results.run import Experiment, Run
+from umbel.run.joined_requests import kind_of, merged
+from umbel.run.lockstep import MeetingPoint, joined, pays, seats
+from umbel.run.records import Record
 from umbel.runs.execution import TOGETHER, execute, execute_together
 from umbel.runs.folder import RunFolder
-from umbel.runs.joining import kind_of, merged
-from umbel.runs.lockstep import MeetingPoint, joined, pays, seats
-from umbel.runs.records import Record
 
 LOCAL = LocalTraining(epochs=2, batch_size=10)
 EXPERIMENT = Experiment(

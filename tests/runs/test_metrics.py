@@ -22,8 +22,8 @@ from umbel.data.sources import Sources
 from umbel.report import course_tables, terminal
 from umbel.report.comparing import sheet
 from umbel.results.run import Experiment
+from umbel.run.metrics import as_measures, check_names
 from umbel.runs.config import plain, structured, write
-from umbel.runs.metrics import as_measures, check_names
 from umbel.runs.outcomes import by_method
 from umbel.runs.strangers import strangers_in
 

@@ -30,7 +30,7 @@ from umbel.engines import EngineSettings, Sequential
 from umbel.flow import Engine, Replies, Request, Rows
 from umbel.networks import Linear
 from umbel.results.run import Run
-from umbel.runs import tuning
+from umbel.run import fine_tuning as tuning
 from umbel.seeds import Stream, client_seeds
 from umbel.testing import mlp
 

@@ -22,8 +22,8 @@ from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.engines.privacy import Privacy
 from umbel.results.run import Run, read
+from umbel.run.personal import Personal
 from umbel.runs.config import write
-from umbel.runs.personal import Personal
 
 
 def test_settings_are_read_and_written() -> None:

@@ -12,8 +12,8 @@ from umbel.algorithms.base import Served
 from umbel.client.work.base import Cost
 from umbel.engines.metering import Spent
 from umbel.flow import Rows
-from umbel.runs.records import Record, make_record
-from umbel.runs.scores import ClientScores
+from umbel.run.records import Record, make_record
+from umbel.run.scores import ClientScores
 
 
 def scores(accuracy: list[float], num_examples: list[int]) -> ClientScores:

@@ -15,7 +15,7 @@ import umbel
 from tests.runs.saved import make_run
 from tests.shell import SMALL
 from umbel.data.sources import Sources
-from umbel.runs.records import Record
+from umbel.run.records import Record
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from umbel.algorithms.base import Algorithm, State
 from umbel.algorithms.restarts import RestartsState
 from umbel.algorithms.sharing import SharingState
 from umbel.engines import Sequential
-from umbel.runs.starting import unsaid
+from umbel.run.start import unsaid
 
 
 def with_mask() -> nn.Module:

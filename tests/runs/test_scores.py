@@ -19,7 +19,7 @@ from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, Sequential
 from umbel.flow import drive
 from umbel.results.run import Run
-from umbel.runs.scores import (
+from umbel.run.scores import (
     adjusted_rand_index,
     normalised_mutual_information,
     purity,

@@ -20,9 +20,9 @@ from umbel.engines import EngineSettings, Vectorised
 from umbel.flow import Engine, Replies, Request
 from umbel.networks import MLP
 from umbel.results.run import Experiment, Run, load
+from umbel.run.records import Record
 from umbel.runs.execution import execute, execute_together
 from umbel.runs.folder import RunFolder
-from umbel.runs.records import Record
 
 LOCAL = LocalTraining(epochs=2, batch_size=10)
 EXPERIMENT = Experiment(

@@ -18,8 +18,8 @@ from umbel.engines import Sequential
 from umbel.flow import Request, Rows
 from umbel.networks import MLP
 from umbel.results.run import Experiment, Run
-from umbel.runs.personal import Personal
-from umbel.runs.scores import ClientScores
+from umbel.run.personal import Personal
+from umbel.run.scores import ClientScores
 
 LOCAL = LocalTraining(epochs=2, batch_size=10)
 

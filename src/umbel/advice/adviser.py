@@ -22,7 +22,7 @@ from umbel.data.federation import Federation
 from umbel.engines import EngineSettings
 from umbel.engines.replies.faults import Faults
 from umbel.engines.replies.validation import Limits
-from umbel.runs.starting import check_settings
+from umbel.run.start import check_settings
 from umbel.settings import MOST_ITEMS, argument, hinting
 
 LOCAL = LocalTraining(epochs=2)

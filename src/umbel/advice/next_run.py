@@ -8,8 +8,8 @@ from umbel.advice.adviser import FRACTION
 from umbel.advice.words import Advice
 from umbel.algorithms import FedAvg, FixedClusters, LocalOnly
 from umbel.algorithms.base import Algorithm, State
+from umbel.run.personal import Personal
 from umbel.runs.experiment import LONGEST_NAME, ExperimentSettings
-from umbel.runs.personal import Personal
 
 
 def algorithm_of(advice: Advice) -> Algorithm[State]:

@@ -29,7 +29,7 @@ from umbel.algorithms import IFCA, FedAvg, FixedClusters, LocalOnly
 from umbel.checks import QuorumError, UsageError, check
 from umbel.client.work import LocalTraining
 from umbel.preflight.network import advice as to_change
-from umbel.runs.budget import seconds
+from umbel.run.stopping import seconds
 from umbel.summary import counted, duration
 
 RATES = (0.3, 0.1, 0.03, 0.01)

@@ -22,10 +22,10 @@ from umbel.engines import EngineSettings
 from umbel.engines.replies.faults import Faults
 from umbel.engines.replies.validation import Limits
 from umbel.flow import Rows
-from umbel.runs.records import EVALUATION, MEGABYTE, Record
-from umbel.runs.rounds import Rounds
-from umbel.runs.scores import ClientScores
-from umbel.runs.starting import unsaid
+from umbel.run.records import EVALUATION, MEGABYTE, Record
+from umbel.run.rounds import Rounds
+from umbel.run.scores import ClientScores
+from umbel.run.start import unsaid
 from umbel.summary import in_short
 
 DIVERGED = "its models diverged"

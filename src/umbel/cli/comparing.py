@@ -26,6 +26,7 @@ from umbel.cli.printing import say
 from umbel.cli.screen import OwnScreen, Screen
 from umbel.data.sources import Sources
 from umbel.files.atomic import writing_to
+from umbel.run.start import unsaid
 from umbel.runs.another import check_same
 from umbel.runs.config import plain, structured
 from umbel.runs.config_errors import TableError
@@ -34,7 +35,6 @@ from umbel.runs.finding import runs_in
 from umbel.runs.flat import flat
 from umbel.runs.folder import RunFolder
 from umbel.runs.library import experiments_in
-from umbel.runs.starting import unsaid
 from umbel.runs.strangers import strangers_in
 from umbel.runs.sweep import OF_CONTROL, Sweep, parts_of, sweep, values_of
 from umbel.runs.tables import load_table, merged, parse_setting, path_of

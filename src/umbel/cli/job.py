@@ -26,7 +26,7 @@ from umbel.checks import (
 
 if TYPE_CHECKING:  # a job watches its parent before it loads PyTorch
     from umbel.cli.screen import Report, Screen
-    from umbel.runs.records import Record
+    from umbel.run.records import Record
 
 KNOWN = (InUseError, UsageError, DivergedError, WorkersDiedError, QuorumError, MemoryError)
 """Errors that the command line prints as one line, special ones before general ones."""

@@ -273,8 +273,8 @@ def print_run(folder: RunFolder) -> None:
     from umbel.report import terminal
     from umbel.report.evenness import of_clients
     from umbel.results.run import Result
+    from umbel.run.metrics import names_of
     from umbel.runs.deployed import names_on_the_roll
-    from umbel.runs.metrics import names_of
 
     run = Result(folder)
     records, clients = run.records, run.clients if run.finished else []

@@ -55,7 +55,7 @@ def run(
     from umbel.cli.looking import print_run
     from umbel.data.sources import Sources
     from umbel.files.atomic import writing_to
-    from umbel.runs.budget import Budget
+    from umbel.run.stopping import Budget
     from umbel.runs.config import read
     from umbel.runs.folder import RunFolder
     from umbel.runs.left_out import left_out, tell

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 from umbel.cli.printing import say
 from umbel.report.terminal import one_line
 from umbel.report.watching import watched
-from umbel.runs.records import Record
+from umbel.run.records import Record
 
 Report: TypeAlias = Callable[[Record], None]
 """To be called after every round."""

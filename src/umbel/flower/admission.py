@@ -10,7 +10,7 @@ from umbel.algorithms.restarts import Restarts
 from umbel.client.work import WORKS, Description, Work
 from umbel.client.work.base import undeclared
 from umbel.flower.refusals import RefusedError
-from umbel.runs.evaluation import works_of
+from umbel.run.evaluation import works_of
 from umbel.runs.experiment import ExperimentSettings
 
 REQUESTS = "requests"

@@ -25,6 +25,7 @@ from umbel.flower.owners import Owners
 from umbel.flower.registry import Roll
 from umbel.flower.scaffold import sent_with
 from umbel.report import terminal
+from umbel.run.rounds import Rounds
 from umbel.runs import descriptions
 from umbel.runs.config import read
 from umbel.runs.deployed import NODES, ROLL, names_on_the_roll
@@ -32,7 +33,6 @@ from umbel.runs.execution import advance_locked
 from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.folder import RunFolder
 from umbel.runs.places import without_paths
-from umbel.runs.rounds import Rounds
 from umbel.settings import Settings as CheckedSettings
 from umbel.settings import whole_path
 from umbel.summary import counted

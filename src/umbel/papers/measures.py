@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import log10
 
 from umbel.results.run import load
+from umbel.run.records import Record
 from umbel.runs.folder import RunFolder
-from umbel.runs.records import Record
 from umbel.server.cluster_count import largest_gap, singular_values
 
 OPTIMAL = 1.0 - 1e-9

@@ -22,11 +22,11 @@ from umbel.papers.comparing import SAVED
 from umbel.papers.measures import measured, series
 from umbel.papers.saved_results import CellResult, SavedResults, curve, made_in
 from umbel.results.run import load
+from umbel.run.records import Record
 from umbel.runs.another import check_same
 from umbel.runs.execution import advance, execute_together
 from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.folder import RunFolder
-from umbel.runs.records import Record
 from umbel.server.cluster_count import singular_values
 from umbel.summary import counted
 

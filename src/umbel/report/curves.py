@@ -7,7 +7,7 @@ from math import ceil, floor, log10
 
 from umbel.report.charts import COLOURS, Chart, Line, turn
 from umbel.report.pieces import DASHES, SYMBOLS, Spec, axis, escape, named, note, upright
-from umbel.runs.scored import number_or_none
+from umbel.run.scored import number_or_none
 
 MARKED = 15
 """Approximate number of points with a marker in a line."""

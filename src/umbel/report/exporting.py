@@ -14,10 +14,10 @@ from pathlib import Path
 from umbel.checks import UsageError, first_line
 from umbel.files.atomic import naming
 from umbel.files.reading import check_no_link
+from umbel.run.records import Record
 from umbel.runs.config import plain
 from umbel.runs.flat import flat, measures_of
 from umbel.runs.folder import RunFolder
-from umbel.runs.records import Record
 
 AT_ONCE = 500
 """Number of values sent to MLflow in one message."""

@@ -16,9 +16,9 @@ from umbel.report.panels import Panel
 from umbel.report.rounds import course, marks
 from umbel.report.trees import brackets, ordered_tree
 from umbel.results.run import Result
+from umbel.run.metrics import names_of
 from umbel.runs.client_rows import Client
 from umbel.runs.evidence import Snapshot
-from umbel.runs.metrics import names_of
 from umbel.runs.strangers import Stranger
 
 MEASURES: Mapping[str, tuple[str, str]] = {

@@ -11,7 +11,7 @@ from umbel.report.charts import COLOURS, Chart, Figure, Heatmap, Scatter, Strips
 from umbel.report.curves import curves
 from umbel.report.pieces import SYMBOLS, Spec, axis, escape, named, note, several
 from umbel.report.rows import strips
-from umbel.runs.scored import number_or_none
+from umbel.run.scored import number_or_none
 
 BEHIND: Spec = {
     "type": "rect",

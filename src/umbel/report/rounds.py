@@ -9,8 +9,8 @@ from itertools import pairwise
 from umbel.report.charts import Chart, Line, Mark
 from umbel.report.panels import Panel
 from umbel.results.run import Result
-from umbel.runs.metrics import names_of
-from umbel.runs.records import MEGABYTE, RoundValue, judged_metric
+from umbel.run.metrics import names_of
+from umbel.run.records import MEGABYTE, RoundValue, judged_metric
 
 MOST_MARKS = 6
 """Changes of the number of models that are marked, for methods that split many times."""

@@ -14,10 +14,10 @@ from umbel.report.panels import Panel
 from umbel.report.shared_models import not_served_apart
 from umbel.report.words import in_a_row
 from umbel.results.run import Result
-from umbel.runs.budget import exact
+from umbel.run.records import MEGABYTE
+from umbel.run.stopping import exact
 from umbel.runs.client_rows import Client, by_cluster
 from umbel.runs.outcomes import mean_text
-from umbel.runs.records import MEGABYTE
 from umbel.runs.statistics.agreement import agreement
 from umbel.runs.statistics.baselines import Baselines
 from umbel.runs.statistics.fairness import fairness

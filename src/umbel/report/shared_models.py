@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from umbel.runs.records import Record
+from umbel.run.records import Record
 from umbel.summary import counted
 
 

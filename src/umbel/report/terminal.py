@@ -13,9 +13,10 @@ from umbel.report.frameless import add_columns, fitting, folded, frameless, row
 from umbel.report.shared_models import not_served_apart
 from umbel.report.words import in_a_row
 from umbel.results.run import Result
+from umbel.run.metrics import names_of
+from umbel.run.records import EVALUATION, NONE, Record
 from umbel.runs.assignment import Assignment
 from umbel.runs.client_rows import Client, by_cluster
-from umbel.runs.metrics import names_of
 from umbel.runs.outcomes import (
     Methods,
     by_method,
@@ -25,7 +26,6 @@ from umbel.runs.outcomes import (
     spread_text,
     uneven,
 )
-from umbel.runs.records import EVALUATION, NONE, Record
 from umbel.server.cluster_count import ClusterCount
 from umbel.summary import counted, few, number_text, scaled_text
 

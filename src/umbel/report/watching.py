@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from umbel.checks import printable
 from umbel.report.time_left import time_left
-from umbel.runs.records import Record
+from umbel.run.records import Record
 
 LINES = 10
 """Progress lines of a run when output is not a terminal; without a known length, rounds a line."""

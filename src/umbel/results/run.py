@@ -15,9 +15,11 @@ from umbel.data.federation import Federation
 from umbel.data.sources import Sources
 from umbel.engines.choice import EngineSettings
 from umbel.flow import Engine
+from umbel.run.records import Record
+from umbel.run.rounds import Rounds
+from umbel.run.stopping import Budget, Stop, Until
 from umbel.runs import config
 from umbel.runs.assignment import Assignment
-from umbel.runs.budget import Budget, Stop, Until
 from umbel.runs.deployed import OVER_FLOWER, over_flower
 from umbel.runs.execution import advance_states
 from umbel.runs.experiment import ExperimentSettings
@@ -25,9 +27,7 @@ from umbel.runs.folder import RunFolder
 from umbel.runs.made_in_python import OwnModule
 from umbel.runs.model_export import Exported, Format, export_model
 from umbel.runs.newcomers import assign, assign_unlabelled, federation_of
-from umbel.runs.records import Record
 from umbel.runs.resuming import num_done, reopened, replan, rounds_in
-from umbel.runs.rounds import Rounds
 from umbel.runs.saved_run import SavedRun
 from umbel.runs.way_on import way_on
 from umbel.settings import hinting

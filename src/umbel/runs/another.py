@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from umbel.checks import UsageError, shown
+from umbel.run.digests import near
+from umbel.run.wrappers import said_idly
 from umbel.runs import config
-from umbel.runs.digests import near
 from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.flat import flat, same
 from umbel.runs.places import whole
 from umbel.runs.strangers import IN_PYTHON, OWN_MODULE
 from umbel.runs.sweep import CONTROL, parts_of
-from umbel.runs.wrapped import said_idly
 
 ELSEWHERE = "choose another folder, on the command line by --runs-dir or --set name=..."
 """What to do where a folder holds something else."""

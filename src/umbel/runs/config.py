@@ -19,7 +19,7 @@ from cattrs.gen import make_dict_structure_fn
 from umbel.algorithms.base import Algorithm
 from umbel.checks import UsageError, check, nearest
 from umbel.client.imports import imported
-from umbel.runs import wrapped
+from umbel.run import wrappers as wrapped
 from umbel.runs.config_errors import TableError, problems
 from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.flat import with_lists

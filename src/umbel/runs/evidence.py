@@ -19,7 +19,7 @@ from umbel.algorithms.base import Algorithm, State
 from umbel.checks import UsageError
 from umbel.client.constants import written_out
 from umbel.files.atomic import remove_partial
-from umbel.runs.rounds import sample
+from umbel.run.rounds import sample
 from umbel.runs.tensor_files import reading, tensors_in, write
 from umbel.summary import in_short
 

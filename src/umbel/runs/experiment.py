@@ -21,12 +21,12 @@ from umbel.engines.replies.validation import Limits
 from umbel.flow import Engine
 from umbel.networks import Model
 from umbel.networks.base import check_size
-from umbel.runs.metrics import check_names
+from umbel.run.metrics import check_names
+from umbel.run.personal import Personal
+from umbel.run.rounds import Opened, Rounds
+from umbel.run.start import check_private, check_settings
+from umbel.run.wrappers import unwrapped
 from umbel.runs.paths import under
-from umbel.runs.personal import Personal
-from umbel.runs.rounds import Opened, Rounds
-from umbel.runs.starting import check_private, check_settings
-from umbel.runs.wrapped import unwrapped
 from umbel.settings import Settings
 
 LONGEST_NAME = 230

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from numbers import Real
 from typing import Any
 
-from umbel.runs.records import Record
+from umbel.run.records import Record
 
 LEFT_OUT = ("round", "missing", "refused", "measures")
 

@@ -15,10 +15,13 @@ from umbel.checks import InUseError, UsageError, check
 from umbel.files.atomic import write_text
 from umbel.files.reading import check_no_link
 from umbel.files.seals import json_text, json_value
+from umbel.run.records import Record
+from umbel.run.rounds import Rounds
+from umbel.run.scores import ClientScores
+from umbel.run.stopping import Budget, Stop
 from umbel.runs import checkpoint, checkpoint_parts, config, encoding_file
 from umbel.runs.advised import check_no_advice
 from umbel.runs.another import ELSEWHERE, check_same, check_still
-from umbel.runs.budget import Budget, Stop
 from umbel.runs.checkpoint_parts import NO_PARTS, Parts
 from umbel.runs.client_facts import with_facts, write_facts
 from umbel.runs.client_rows import Client, read_rows
@@ -32,9 +35,6 @@ from umbel.runs.origins import Origin
 from umbel.runs.places import NOTE, whole
 from umbel.runs.putting_right import putting_right
 from umbel.runs.record_lines import RecordLines
-from umbel.runs.records import Record
-from umbel.runs.rounds import Rounds
-from umbel.runs.scores import ClientScores
 from umbel.runs.sessions import SessionsFile
 from umbel.runs.way_on import held
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from umbel.checks import UsageError
-from umbel.runs.digests import digest
+from umbel.run.digests import digest
 from umbel.runs.tensor_files import header_of
 
 CHECKPOINT = "checkpoint.safetensors"

@@ -9,10 +9,10 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+from umbel.run.wrappers import WRAPPERS, known_keys
 from umbel.runs.config import plain
 from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.tables import INSTEAD, load_table, merged, path_of, says, tables_of, without_former
-from umbel.runs.wrapped import WRAPPERS, known_keys
 
 logger = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ from umbel.data.federation import Federation
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.networks.base import Model
-from umbel.runs.digests import constants_print, digest, fingerprint, near, split_digest, structure
-from umbel.runs.own_objective import NOTHING, Prints, objective_prints
+from umbel.run.digests import constants_print, digest, fingerprint, near, split_digest, structure
+from umbel.run.objective_digests import NOTHING, Prints, objective_prints
 from umbel.runs.strangers import IN_PYTHON, OWN_MODULE
 
 FROZEN_WITHIN = (

@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from umbel.checks import UsageError, check, first_line, nearest
 from umbel.files.atomic import write_bytes
 from umbel.files.reading import check_folder, check_no_link, check_place
+from umbel.run.digests import digest
 from umbel.runs import encoding_file
 from umbel.runs.adapter_export import to_peft
-from umbel.runs.digests import digest
 from umbel.runs.identity import RUN, identity
 from umbel.runs.models_folder import MadeFor
 from umbel.runs.saved_run import SavedRun

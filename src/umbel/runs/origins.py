@@ -14,9 +14,9 @@ from umbel.checks import UsageError, check
 from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.files.seals import BROKEN
+from umbel.run.digests import digest, fingerprint, near
 from umbel.runs.checkpoint import UNREADABLE
 from umbel.runs.config import plain, structured
-from umbel.runs.digests import digest, fingerprint, near
 from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.flat import flat, same
 from umbel.runs.made_in_python import FROZEN_WITHIN

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from umbel.checks import within
-from umbel.runs.wrapped import WRAPPERS
+from umbel.run.wrappers import WRAPPERS
 
 
 def under(path: str, settings: Any) -> AbstractContextManager[None]:

@@ -14,7 +14,7 @@ from umbel.checks import UsageError
 from umbel.files.atomic import append_text, write_text
 from umbel.files.reading import read_bytes
 from umbel.files.seals import AGAIN, BLANK, BROKEN, KEY, intact, sealed
-from umbel.runs.records import Record
+from umbel.run.records import Record
 
 END = len(f'{BLANK}"}}\n')
 """Length of the end of a line: its seal and the closing characters."""

@@ -13,7 +13,10 @@ from umbel.algorithms.base import State
 from umbel.checks import UsageError, check
 from umbel.files.atomic import writing_to
 from umbel.files.reading import check_file
-from umbel.runs.budget import USED_UP, Budget, Until
+from umbel.run.records import Record
+from umbel.run.rounds import Rounds
+from umbel.run.start import unsaid
+from umbel.run.stopping import USED_UP, Budget, Until
 from umbel.runs.execution import advance_states, opened
 from umbel.runs.folder import RunFolder
 from umbel.runs.origins import origin
@@ -24,10 +27,7 @@ from umbel.runs.own import (
     why_not_opened,
 )
 from umbel.runs.places import sources_of
-from umbel.runs.records import Record
 from umbel.runs.restoring import restorable
-from umbel.runs.rounds import Rounds
-from umbel.runs.starting import unsaid
 from umbel.runs.way_on import way_on
 from umbel.summary import counted
 

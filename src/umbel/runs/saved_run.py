@@ -15,6 +15,8 @@ from umbel.algorithms.restarts import method_of
 from umbel.checks import UsageError, check
 from umbel.client.net import Net
 from umbel.notebooks import cut
+from umbel.run.records import MEGABYTE, Record, last_evaluated
+from umbel.run.start import first_state, unsaid
 from umbel.runs import checkpoint
 from umbel.runs.client_rows import Client, number_of
 from umbel.runs.experiment import ExperimentSettings
@@ -22,8 +24,6 @@ from umbel.runs.folder import RunFolder
 from umbel.runs.made_in_python import OwnModule
 from umbel.runs.models_folder import MadeFor
 from umbel.runs.putting_right import putting_right
-from umbel.runs.records import MEGABYTE, Record, last_evaluated
-from umbel.runs.starting import first_state, unsaid
 from umbel.runs.unfinished import clients_so_far
 from umbel.settings import argument
 from umbel.summary import counted, few

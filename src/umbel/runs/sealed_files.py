@@ -7,7 +7,7 @@ from pathlib import Path
 from umbel.checks import UsageError
 from umbel.files.atomic import write_bytes, write_text
 from umbel.files.reading import read_bytes
-from umbel.runs.digests import digest
+from umbel.run.digests import digest
 from umbel.runs.identity import check_identity, identity
 
 

@@ -13,7 +13,7 @@ from umbel.client.work.base import undeclared
 from umbel.engines.replies.faults import Faults
 from umbel.engines.replies.validation import Limits
 from umbel.flow import Engine, Replies, Request, as_flow, drive
-from umbel.runs.evaluation import works_of
+from umbel.run.evaluation import works_of
 from umbel.testing.federations import SIZES, blobs
 from umbel.testing.runs import ROUNDS, last_state, run_of
 from umbel.testing.sentences import told

@@ -10,7 +10,7 @@ import torch
 from umbel.algorithms.base import Algorithm, State
 from umbel.checks import UsageError
 from umbel.results.run import Run
-from umbel.runs.records import Record
+from umbel.run.records import Record
 from umbel.testing.federations import adapted_mlp, blobs, mlp
 
 ROUNDS = 6

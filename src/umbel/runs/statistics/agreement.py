@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from umbel.runs import scores
+from umbel.run import scores
 from umbel.runs.client_rows import Client
 
 Score: TypeAlias = Callable[[Sequence[str], Sequence[int]], float]

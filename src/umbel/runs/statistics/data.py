@@ -10,10 +10,10 @@ from typing import Any
 from umbel.data.scenarios.base import Scenario
 from umbel.files.seals import BROKEN
 from umbel.results.run import Result
+from umbel.run.digests import near
+from umbel.run.personal import Personal
 from umbel.runs.deployed import over_flower
-from umbel.runs.digests import near
 from umbel.runs.made_in_python import OwnData
-from umbel.runs.personal import Personal
 from umbel.runs.places import without_paths
 from umbel.runs.tensor_files import header_of
 from umbel.summary import few

@@ -14,10 +14,10 @@ from umbel.checks import check
 from umbel.client.work import Evaluation, MixtureEvaluation, PersonalEvaluation, Routed, Work
 from umbel.client.work.routed import MOST
 from umbel.flow import Flow, as_flow
-from umbel.runs.forms import as_served
-from umbel.runs.personal import Personal
-from umbel.runs.scores import ClientScores, Judged, score
-from umbel.runs.tuning import personalised
+from umbel.run.fine_tuning import personalised
+from umbel.run.personal import Personal
+from umbel.run.returned_values import as_served
+from umbel.run.scores import ClientScores, Judged, score
 from umbel.server.ask import Context
 
 Evaluated: TypeAlias = "Mapping[Judged, ClientScores]"

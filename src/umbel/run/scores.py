@@ -14,7 +14,7 @@ from umbel.algorithms.base import Algorithm, S, Served
 from umbel.client.metrics import short
 from umbel.client.work import Evaluation, MixtureEvaluation
 from umbel.flow import Flow, Request, Rows, as_flow
-from umbel.runs.forms import as_served
+from umbel.run.returned_values import as_served
 from umbel.server.ask import Context
 from umbel.server.numbering import in_order_of_appearance
 from umbel.summary import in_short

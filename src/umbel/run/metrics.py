@@ -10,7 +10,7 @@ import numpy as np
 
 from umbel.checks import UsageError, check
 from umbel.client.metrics import metric, short
-from umbel.runs.scores import ClientScores
+from umbel.run.scores import ClientScores
 
 TAKEN = (
     *("round", "loss", "accuracy", "worst", "accuracy_std", "weighted_accuracy"),

@@ -18,8 +18,8 @@ from umbel.data.splits import Split
 from umbel.engines.sequential import Sequential
 from umbel.engines.storage import Storage
 from umbel.engines.vectorised import Vectorised
-from umbel.runs.digests import constants_print, near, structure
-from umbel.runs.own_objective import objective_prints, other_functions
+from umbel.run.digests import constants_print, near, structure
+from umbel.run.objective_digests import objective_prints, other_functions
 from umbel.summary import counted
 
 ROWS = 4096

@@ -13,7 +13,7 @@ from umbel.checks import check, with_article
 from umbel.client.net import Net
 from umbel.engines.replies.validation import rounding
 from umbel.flow import Rows, check_numbers
-from umbel.runs.state_fields import can_hold, within
+from umbel.run.state_fields import can_hold, within
 from umbel.server.ask import Context
 
 HELD = (

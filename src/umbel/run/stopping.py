@@ -11,9 +11,9 @@ from typing import Any
 
 from umbel.checks import UsageError, check, nearest, shown
 from umbel.client.objectives import OBJECTIVES, REGRESSION
-from umbel.runs.records import Record
-from umbel.runs.rounds import Rounds
-from umbel.runs.scored import VALIDATION
+from umbel.run.records import Record
+from umbel.run.rounds import Rounds
+from umbel.run.scored import VALIDATION
 from umbel.settings import UnfitError, argument, scalar
 
 ACCURACIES = ("accuracy", "worst", "weighted_accuracy")

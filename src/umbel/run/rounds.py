@@ -26,10 +26,9 @@ from umbel.engines.replies.faults import Faults
 from umbel.engines.replies.validation import Limits
 from umbel.flow import Engine, Flow, drive
 from umbel.notebooks import named
-from umbel.runs.counted import Counted
-from umbel.runs.evaluation import Evaluated, clusters_of, evaluated
-from umbel.runs.forms import as_assigned, as_given, as_state, check_judged
-from umbel.runs.guards import (
+from umbel.run.counted import Counted
+from umbel.run.evaluation import Evaluated, clusters_of, evaluated
+from umbel.run.guarded_engine import (
     are_elsewhere,
     guard_of,
     judge_of,
@@ -38,12 +37,13 @@ from umbel.runs.guards import (
     meter_of,
     share_of,
 )
-from umbel.runs.metrics import as_measures, check_names, names_of
-from umbel.runs.personal import Personal
-from umbel.runs.records import Record, make_record
-from umbel.runs.scores import ClientScores, Judged, score
-from umbel.runs.starting import check_private, check_settings, engine_of, start_of
-from umbel.runs.wrapped import unwrapped
+from umbel.run.metrics import as_measures, check_names, names_of
+from umbel.run.personal import Personal
+from umbel.run.records import Record, make_record
+from umbel.run.returned_values import as_assigned, as_given, as_state, check_judged
+from umbel.run.scores import ClientScores, Judged, score
+from umbel.run.start import check_private, check_settings, engine_of, start_of
+from umbel.run.wrappers import unwrapped
 from umbel.seeds import Stream, generator
 from umbel.server.ask import Context
 from umbel.settings import Settings, argument, hinting

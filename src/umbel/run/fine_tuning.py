@@ -19,8 +19,8 @@ from umbel.algorithms.base import Served
 from umbel.client.metrics import short
 from umbel.client.work import MEMORY, PersonalEvaluation, PersonalTraining
 from umbel.flow import Flow, Replies, Rows
-from umbel.runs.personal import Personal
-from umbel.runs.scores import ClientScores, Tuning
+from umbel.run.personal import Personal
+from umbel.run.scores import ClientScores, Tuning
 from umbel.server.ask import Context
 from umbel.summary import in_short
 

@@ -28,9 +28,9 @@ from umbel.flow import Engine
 from umbel.preflight.fit_batches import check_batches
 from umbel.preflight.fit_metrics import check_own_metrics
 from umbel.preflight.network import check_fit, check_gradients_are_on
-from umbel.runs.forms import as_state
-from umbel.runs.given_engine import check_holds
-from umbel.runs.guards import are_elsewhere
+from umbel.run.engine_match import check_holds
+from umbel.run.guarded_engine import are_elsewhere
+from umbel.run.returned_values import as_state
 from umbel.seeds import Stream, seed_of
 
 log = logging.getLogger(__name__)

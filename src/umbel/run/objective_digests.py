@@ -17,7 +17,7 @@ from umbel.client.seeding import drawing_from
 from umbel.data.federation import Federation
 from umbel.preflight.network import sample
 from umbel.preflight.torch_errors import FAILURES
-from umbel.runs.digests import CLOSE, fingerprint, near
+from umbel.run.digests import CLOSE, fingerprint, near
 
 MOST, VALUES = 256, 2**20
 """Number of examples for which an objective is evaluated, and of values in all their outputs."""

@@ -23,8 +23,8 @@ from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, Vectorised, make_engine
 from umbel.engines.vectorised import SMALL_MODEL
 from umbel.flow import Engine, Replies, Request
-from umbel.runs.joining import kind_of, merged, padded, trains
-from umbel.runs.rounds import Rounds
+from umbel.run.joined_requests import kind_of, merged, padded, trains
+from umbel.run.rounds import Rounds
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from umbel.runs.scores import (
+from umbel.run.scores import (
     ClientScores,
     adjusted_rand_index,
     normalised_mutual_information,

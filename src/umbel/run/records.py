@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from umbel.engines.metering import Spent
 from umbel.files.seals import KEY
 from umbel.notebooks import named
-from umbel.runs.metrics import judged, means
-from umbel.runs.scored import (
+from umbel.run.metrics import judged, means
+from umbel.run.scored import (
     VALIDATION,
     clustering_of,
     number_or_none,
@@ -24,7 +24,7 @@ from umbel.runs.scored import (
     tuning_of,
     validation_of,
 )
-from umbel.runs.scores import ClientScores
+from umbel.run.scores import ClientScores
 from umbel.summary import counted, number_text
 
 MEGABYTE = 1e6

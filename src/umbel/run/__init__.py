@@ -1,0 +1,1 @@
+"""The rounds of a run in memory: their start, records, scores and end. No paths, no TOML."""
