@@ -27,10 +27,10 @@ from umbel.client.work import Gradient, Promise, Quantised, Work
 from umbel.client.work.feature import Feature
 from umbel.data.sources import Sources
 from umbel.engines import make_engine
+from umbel.experiment.experiment import ExperimentSettings
 from umbel.flow import Flow, Rows, drive
 from umbel.papers.catalogue import REPRODUCTIONS
 from umbel.run.rounds import Rounds
-from umbel.runs.experiment import ExperimentSettings
 from umbel.server.ask import Context, gradients
 from umbel.server.features import drawn
 

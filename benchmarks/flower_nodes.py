@@ -22,10 +22,10 @@ from umbel.algorithms import FLACC
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.data.sources import Sources
+from umbel.experiment.library import find_experiment
+from umbel.experiment.toml_file import write
 from umbel.results.run import Experiment, read
-from umbel.runs.config import write
 from umbel.runs.folder import RunFolder
-from umbel.runs.library import find_experiment
 
 NODES, CLIENTS, ROUNDS = 4, 1000, 6
 

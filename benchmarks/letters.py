@@ -25,9 +25,9 @@ from umbel.algorithms.joint import Joint
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios.overlapping_labels import OverlappingLabels
 from umbel.data.sources import Sources
+from umbel.experiment.experiment import ExperimentSettings
 from umbel.papers.catalogue import REPRODUCTIONS
 from umbel.run.records import Record
-from umbel.runs.experiment import ExperimentSettings
 
 CLASSES, GROUPS, ABSENT = 47, 8, 7
 SHOWN = (5, 10, 20, 40, 60, 100, 150, 200, 300, 400)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from umbel.algorithms.flacc import FLACC, FLACCState
 from umbel.data.scenarios.shifted import Shifted
 from umbel.data.sources import Sources
-from umbel.runs.experiment import ExperimentSettings
+from umbel.experiment.experiment import ExperimentSettings
 from umbel.seeds import Stream, generator
 
 Values = NDArray[np.float64]

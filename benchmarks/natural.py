@@ -16,8 +16,8 @@ from rich.console import Console
 import umbel
 from umbel.advice.fates import on_test
 from umbel.data.sources import Sources
+from umbel.experiment.toml_file import structured
 from umbel.networks import MLP
-from umbel.runs.config import structured
 
 ROWS = (100, 400, 2000)
 

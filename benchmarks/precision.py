@@ -43,6 +43,7 @@ from umbel.data.federation import Federation
 from umbel.data.sources import Sources
 from umbel.engines import Sequential
 from umbel.engines.precision import bf16_units, usable_precision
+from umbel.experiment.library import find_experiment
 from umbel.flow import Rows
 from umbel.networks import CNN, CNNLin, LeNet, Model, ResNet18
 from umbel.preflight.properties import with_channels_last
@@ -50,7 +51,6 @@ from umbel.results.run import read
 from umbel.run.records import Record
 from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder
-from umbel.runs.library import find_experiment
 
 Row = dict[str, Any]
 

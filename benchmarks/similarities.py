@@ -32,9 +32,9 @@ from umbel.client.work import LocalTraining
 from umbel.data.scenarios.shifted import Shifted
 from umbel.data.shifts import SwapLabels
 from umbel.data.sources import Sources
+from umbel.experiment.experiment import ExperimentSettings
 from umbel.networks import CNN
 from umbel.papers.mehta2023.benchmarks import BENCHMARKS
-from umbel.runs.experiment import ExperimentSettings
 
 
 @dataclass(frozen=True)

@@ -29,10 +29,10 @@ from umbel.engines import EngineSettings
 from umbel.engines.privacy import Privacy
 from umbel.engines.replies.faults import Faults
 from umbel.engines.replies.validation import Limits
+from umbel.experiment.toml_file import structured
 from umbel.networks import MODELS
 from umbel.results.run import Experiment
 from umbel.run.personal import Personal
-from umbel.runs.config import structured
 from umbel.server import aggregation, ask
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context

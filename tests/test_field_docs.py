@@ -9,8 +9,8 @@ from dataclasses import is_dataclass
 import pytest
 
 import umbel
+from umbel.experiment.setting_paths import TableOf, tables
 from umbel.field_docs import TITLE, field_docs
-from umbel.runs.setting_paths import TableOf, tables
 
 
 @pytest.mark.parametrize("table", tables(), ids=lambda table: f"{table.path}:{table.kind.__name__}")

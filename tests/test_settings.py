@@ -36,9 +36,9 @@ from umbel.client.work import Gradient
 from umbel.data.scenarios.folder import Folder
 from umbel.data.shifts import Rotate
 from umbel.engines.privacy import Privacy
+from umbel.experiment.toml_file import REGISTRIES, structured
 from umbel.flow import Flow
 from umbel.networks import CNN, MLP, CSIAutoencoder
-from umbel.runs.config import REGISTRIES, structured
 from umbel.server.ask import Context
 from umbel.server.clusterers import Agglomerative
 from umbel.server.clustering import agglomerate, distances, principal_angles

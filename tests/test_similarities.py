@@ -14,8 +14,8 @@ from rich.console import Console
 
 from umbel.client.optimizers import SGD
 from umbel.data.sources import Sources
+from umbel.experiment.experiment import ExperimentSettings
 from umbel.networks import CNN, MLP
-from umbel.runs.experiment import ExperimentSettings
 
 
 def small(choice: str) -> ExperimentSettings:

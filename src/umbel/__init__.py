@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from umbel.engines.replies.faults import Faults
     from umbel.engines.replies.guarded import QuorumError
     from umbel.engines.replies.validation import Limits
+    from umbel.experiment.library import find_experiment
+    from umbel.experiment.recipes import scenario
     from umbel.report.cluster_plot import plot_clusters
     from umbel.report.courses import plot, table
     from umbel.report.reporting import write_report
@@ -63,8 +65,6 @@ if TYPE_CHECKING:
     from umbel.runs.assignment import Assignment
     from umbel.runs.execution import execute
     from umbel.runs.folder import RunFolder
-    from umbel.runs.library import find_experiment
-    from umbel.runs.recipes import scenario
     from umbel.runs.row_encoder import RowEncoder
     from umbel.runs.run_tables import Results, results
     from umbel.server.aggregation import Averaging
@@ -192,12 +192,12 @@ _HOMES = {
     "umbel.client.objectives": ("BINARY", "CLASSIFICATION", "REGRESSION", "Objective"),
     "umbel.client.optimizers": ("SGD", "Adam"),
     "umbel.client.schedules": ("CosineRestarts", "InverseTime"),
-    "umbel.runs.recipes": ("scenario",),
+    "umbel.experiment.recipes": ("scenario",),
     "umbel.run.records": ("Record",),
     "umbel.report.reporting": ("write_report",),
     "umbel.runs.assignment": ("Assignment",),
     "umbel.runs.run_tables": ("Results", "results"),
-    "umbel.runs.library": ("find_experiment",),
+    "umbel.experiment.library": ("find_experiment",),
     "umbel.engines.privacy": ("Privacy",),
     "umbel.engines.replies.validation": ("Limits",),
     "umbel.report.watching": ("progress",),

@@ -11,9 +11,9 @@ import umbel
 from umbel.advice.asked import asked_about, local_training
 from umbel.algorithms import IFCA, Restarts
 from umbel.client.optimizers import Adam
+from umbel.experiment.toml_file import write
 from umbel.networks import CNN1D
 from umbel.results.run import Experiment
-from umbel.runs.config import write
 
 DIGITS: Any = umbel.read(umbel.find_experiment("ifca-digits"))
 

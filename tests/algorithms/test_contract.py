@@ -46,11 +46,11 @@ from umbel.data.sources import Sources
 from umbel.engines import Sequential
 from umbel.engines.replies.faults import Faults
 from umbel.engines.replies.validation import Limits, assemble
+from umbel.experiment.library import find_experiment
 from umbel.flow import Replies, Request, drive
 from umbel.results.run import Run, load, read
 from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder
-from umbel.runs.library import find_experiment
 from umbel.server.aggregation import Averaging
 from umbel.server.clusterers import DBSCAN, HDBSCAN, Agglomerative
 from umbel.testing import CHECKS, ROUNDS, Check, blobs, mlp

@@ -22,9 +22,9 @@ from umbel.client.work import LocalTraining, Routed
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.engines.privacy import Privacy
+from umbel.experiment.library import find_experiment
 from umbel.flow import Replies, drive
 from umbel.networks import LoRA
-from umbel.runs.library import find_experiment
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context
 from umbel.testing import adapted_mlp, blobs

@@ -19,10 +19,10 @@ from umbel.algorithms.ifca import IFCAState
 from umbel.algorithms.restarts import RestartsState
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
+from umbel.experiment.toml_file import plain, structured
 from umbel.flow import Replies
 from umbel.results.run import Run
 from umbel.runs import checkpoint
-from umbel.runs.config import plain, structured
 
 LOCAL = LocalTraining(epochs=1, batch_size=8)
 

@@ -17,10 +17,10 @@ from umbel.algorithms.sharing import SharingState
 from umbel.client.batches import Batch
 from umbel.client.work import MEMORY, LocalTraining, Work, joined, parted
 from umbel.engines import make_engine
+from umbel.experiment.toml_file import plain, structured
 from umbel.flow import Engine, Replies, Request
 from umbel.method import Context, Flow, losses, one_model
 from umbel.results.run import Experiment
-from umbel.runs.config import plain, structured
 from umbel.server.clustering import distances
 from umbel.testing import blobs, check_method, mlp
 

@@ -10,11 +10,11 @@ import pytest
 from umbel.algorithms import ALGORITHMS
 from umbel.cli.catalogue import KINDS, comparisons, entries, times
 from umbel.data.scenarios import SCENARIOS
+from umbel.experiment.library import shipped_comparisons, shipped_experiments
 from umbel.networks import MODELS
 from umbel.papers.catalogue import REPRODUCTIONS
 from umbel.papers.saved_results import kept
 from umbel.results.run import read
-from umbel.runs.library import shipped_comparisons, shipped_experiments
 
 NAMES = {
     "methods": list(ALGORITHMS),

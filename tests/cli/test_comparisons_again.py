@@ -13,12 +13,12 @@ from umbel.algorithms.base import State
 from umbel.checks import UsageError
 from umbel.cli.comparing import Seeds
 from umbel.client.metrics import Predictions, _own
+from umbel.experiment.layers import parse_setting
+from umbel.experiment.sweep import sweep
+from umbel.experiment.toml_file import plain
 from umbel.results.run import read
-from umbel.runs.config import plain
 from umbel.runs.experiment_file import ExperimentFile
 from umbel.runs.folder import RunFolder
-from umbel.runs.sweep import sweep
-from umbel.runs.tables import parse_setting
 from umbel.testing import assert_same_state
 
 NOTES = '# my own notes\nextends = "both/fedavg.toml"\nname = "mine"\n'

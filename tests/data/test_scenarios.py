@@ -28,7 +28,7 @@ from umbel.data.scenarios.folder import Folder
 from umbel.data.scenarios.shifted import Shifted
 from umbel.data.shifts import LabelGroups, Rotate
 from umbel.data.sources import Sources
-from umbel.runs.config import plain, structured
+from umbel.experiment.toml_file import plain, structured
 
 
 def same(one: Federation, other: Federation) -> bool:

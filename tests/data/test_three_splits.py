@@ -27,7 +27,7 @@ from umbel.data.scenarios import (
 )
 from umbel.data.scenarios.folder import read_clients
 from umbel.data.sources import Sources
-from umbel.runs.config import plain
+from umbel.experiment.toml_file import plain
 
 FIFTH: dict[str, Any] = {"validation_fraction": 0.2}
 X, Y = np.arange(40, dtype=np.float32).reshape(20, 2), np.arange(20) % 3

@@ -17,6 +17,7 @@ from umbel.algorithms.base import State
 from umbel.data.federation import Federation
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
+from umbel.experiment.toml_file import write
 from umbel.flower import FlowerEngine, client_app, slice_of
 from umbel.flower.client import Load
 from umbel.flower.discovery import Meeting
@@ -24,7 +25,6 @@ from umbel.flower.owners import Owners
 from umbel.flower.registry import Roll
 from umbel.networks import MLP
 from umbel.results.run import Experiment
-from umbel.runs.config import write
 
 SMALL = Experiment(
     replace(ROTATED_DIGITS, clients=8, examples=(20, 40)),

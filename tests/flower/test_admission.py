@@ -30,6 +30,7 @@ from umbel.client.work import (
     Work,
 )
 from umbel.data.federation import Federation
+from umbel.experiment.toml_file import write
 from umbel.flow import Request
 from umbel.flower import client_app
 from umbel.flower.client import Node
@@ -38,7 +39,6 @@ from umbel.flower.limits import NodeLimits
 from umbel.flower.messages import Asked, ask
 from umbel.results.run import Experiment
 from umbel.run.personal import Personal
-from umbel.runs.config import write
 
 LOCAL = LocalTraining(epochs=5, batch_size=32, lr_decay=0.9)
 

@@ -16,8 +16,8 @@ from tests.frozen import Pretrained, write_trunk
 from umbel.algorithms import LCFL, FedAvg
 from umbel.data.scenarios.folder import Folder
 from umbel.data.sources import Sources
+from umbel.experiment.toml_file import write
 from umbel.runs import checkpoint
-from umbel.runs.config import write
 from umbel.runs.folder import RunFolder
 from umbel.runs.restoring import restore
 from umbel.server.clusterers import KMedoids

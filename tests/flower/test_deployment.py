@@ -23,9 +23,9 @@ from umbel.algorithms import FedAvg
 from umbel.data.scenarios.folder import Folder
 from umbel.data.sources import Sources
 from umbel.engines.replies.validation import Limits
+from umbel.experiment.toml_file import write
 from umbel.flower.engine import TAKEN
 from umbel.runs import checkpoint
-from umbel.runs.config import write
 from umbel.runs.folder import RunFolder
 from umbel.runs.restoring import restore
 

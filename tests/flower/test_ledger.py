@@ -24,6 +24,7 @@ from umbel.data.sources import Sources
 from umbel.engines.clipping_and_noise import Private, released
 from umbel.engines.privacy import Privacy
 from umbel.engines.replies.guarded import QuorumError
+from umbel.experiment.toml_file import write
 from umbel.files.seals import json_text
 from umbel.flow import Replies, Request
 from umbel.flower import Settings, client_app, serve
@@ -38,7 +39,6 @@ from umbel.flower.refusals import RefusedError
 from umbel.flower.registry import Roll
 from umbel.networks import MLP
 from umbel.results.run import Experiment
-from umbel.runs.config import write
 
 PRIVACY = Privacy(clip=1.0, noise_multiplier=8.0)
 LOCAL = LocalTraining(epochs=1, batch_size=8)

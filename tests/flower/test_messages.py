@@ -18,12 +18,12 @@ from tests.engines.test_equality import WORKS
 from tests.flower.attacks import ARRAYS, with_array
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining, Work
+from umbel.experiment.toml_file import plain
 from umbel.flower import greeting, messages
 from umbel.flower.arrays import DTYPES, arrays, tensors
 from umbel.flower.fields import VERSION
 from umbel.flower.messages import Asked
 from umbel.flower.refusals import ForgottenError, RefusedError
-from umbel.runs.config import plain
 
 MAX_BYTES = 10_000
 

@@ -17,11 +17,11 @@ from tests.flower.test_hostile import attacked
 from umbel.algorithms import FedAvg, FedEM
 from umbel.client.work import ChooseByLoss, Evaluation, MixtureEvaluation
 from umbel.data.sources import Sources
+from umbel.experiment.toml_file import plain
 from umbel.flower import Settings, serve
 from umbel.flower.exchange import WORK
 from umbel.flower.messages import work_in
 from umbel.flower.refusals import RefusedError
-from umbel.runs.config import plain
 
 METRICS = ("log-loss", "macro-f1", "auroc")
 MEASURED = replace(SMALL, algorithm=FedAvg(LOCAL), participation=1.0, rounds=2, metrics=METRICS)

@@ -43,6 +43,7 @@ from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.engines import EngineSettings
 from umbel.engines.replies.guarded import Guarded
 from umbel.engines.replies.validation import Limits
+from umbel.experiment.toml_file import write
 from umbel.flow import Request, Rows
 from umbel.flower import FlowerEngine, client_app
 from umbel.flower.client import Node
@@ -54,7 +55,6 @@ from umbel.flower.messages import Asked, answer, ask
 from umbel.flower.registry import Roll
 from umbel.networks import Linear
 from umbel.results.run import Experiment
-from umbel.runs.config import write
 
 SECONDS = 1.0
 """Most processor time for one message."""

@@ -19,6 +19,8 @@ from umbel.data.scenarios.together import Together
 from umbel.data.sources import Sources
 from umbel.data.views import VIEWS
 from umbel.engines.precision import bf16_units
+from umbel.experiment.experiment import ExperimentSettings
+from umbel.experiment.toml_file import plain, structured
 from umbel.papers.base import Reproduction, Size
 from umbel.papers.catalogue import REPRODUCTIONS
 from umbel.papers.findings import PAPERS, findings, kept_files
@@ -27,9 +29,7 @@ from umbel.papers.page import page, shown
 from umbel.papers.published import ANY
 from umbel.papers.saved_results import SavedResults, kept
 from umbel.run.stopping import Budget
-from umbel.runs.config import plain, structured
 from umbel.runs.execution import execute
-from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.folder import RunFolder
 
 HEADLINES = {

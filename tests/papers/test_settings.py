@@ -7,11 +7,11 @@ from typing import get_args
 
 import pytest
 
+from umbel.experiment.experiment import ExperimentSettings
+from umbel.experiment.library import experiments_in, shipped_comparisons
 from umbel.papers.base import Size
 from umbel.papers.catalogue import REPRODUCTIONS
 from umbel.results.run import read
-from umbel.runs.experiment import ExperimentSettings
-from umbel.runs.library import experiments_in, shipped_comparisons
 
 OURS = {
     *("rotated-digits", "rotated-digits-others", "rotated-mnist-reduced", "watch", "flights"),

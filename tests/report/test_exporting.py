@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from tests.shell import Shell
+from umbel.experiment.flat import flat, measures_of
 from umbel.report.exporting import raising_of_threads
 from umbel.report.writing import write_files
 from umbel.run.records import Record
-from umbel.runs.flat import flat, measures_of
 from umbel.runs.folder import RunFolder
 
 

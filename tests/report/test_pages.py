@@ -20,6 +20,7 @@ from tests.shell import Shell
 from umbel.algorithms import FLACC
 from umbel.checks import UsageError
 from umbel.data.sources import Sources
+from umbel.experiment.library import find_experiment
 from umbel.report import write_files
 from umbel.report.packing import packed
 from umbel.results.run import read
@@ -27,7 +28,6 @@ from umbel.runs.advised import ADVICE
 from umbel.runs.deployed import NODES
 from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder
-from umbel.runs.library import find_experiment
 from umbel.runs.run_tables import results
 
 graph_objects = pytest.importorskip(

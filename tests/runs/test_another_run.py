@@ -20,12 +20,12 @@ from umbel import FLACC, FedAvg, Run, UsageError
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.engines import EngineSettings
+from umbel.experiment import toml_file as config
+from umbel.experiment.differences import check_same
+from umbel.experiment.made_in_python import OwnModule
+from umbel.experiment.python_run import described, differences
 from umbel.networks import Model
-from umbel.runs import config
-from umbel.runs.another import check_same
 from umbel.runs.folder import RunFolder
-from umbel.runs.made_in_python import OwnModule
-from umbel.runs.own import described, differences
 
 
 @pytest.fixture(scope="module")

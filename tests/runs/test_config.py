@@ -29,17 +29,17 @@ from umbel.data.scenarios.base import Scenario
 from umbel.data.shifts import LabelGroups
 from umbel.data.sources import Sources
 from umbel.engines import EngineSettings
-from umbel.networks import CNN, MLP
-from umbel.results.run import Experiment, read
-from umbel.runs.config import plain, structured, write
-from umbel.runs.library import (
+from umbel.experiment.layers import merged, parse_setting
+from umbel.experiment.library import (
     experiments_in,
     find_comparison,
     find_experiment,
     shipped_comparisons,
     shipped_experiments,
 )
-from umbel.runs.tables import merged, parse_setting
+from umbel.experiment.toml_file import plain, structured, write
+from umbel.networks import CNN, MLP
+from umbel.results.run import Experiment, read
 
 TWO_PARTS = "scenario={name='together', parts=[{}, {source='nowhere'}]}"
 

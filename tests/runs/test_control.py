@@ -14,13 +14,13 @@ from tests.shell import Shell
 from umbel.algorithms import CFLGP, FedAvg, RandomClusters, Sharing
 from umbel.checks import UsageError
 from umbel.data.sources import Sources
+from umbel.experiment.differences import check_same
+from umbel.experiment.library import find_experiment
 from umbel.method import Algorithm, Averaging, Context, Flow, LocalTraining, Setup, State, federate
 from umbel.results.run import read
-from umbel.runs.another import check_same
 from umbel.runs.control import check_room, control, controls
 from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder
-from umbel.runs.library import find_experiment
 
 
 def made(name: str, folder: Path, *settings: str) -> RunFolder:

@@ -28,12 +28,12 @@ from umbel.algorithms.base import Algorithm, State
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
 from umbel.data.sources import Sources
+from umbel.experiment.library import find_experiment
 from umbel.results.run import Run, read
 from umbel.run.rounds import SAMPLED, sample
 from umbel.runs.evidence import REGULAR, TURNS, EvidenceFolder, spacing
 from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder
-from umbel.runs.library import find_experiment
 from umbel.server.ask import Sample
 from umbel.server.clusterers import KMedoids
 

@@ -25,11 +25,11 @@ from umbel.checks import InUseError, UsageError
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
+from umbel.experiment.toml_file import write
 from umbel.networks import MLP
 from umbel.results.run import Experiment, load
 from umbel.run.records import Record
 from umbel.runs import checkpoint_parts
-from umbel.runs.config import write
 from umbel.runs.execution import advance, execute
 from umbel.runs.folder import RunFolder
 
@@ -363,7 +363,7 @@ def test_a_run_that_another_process_does_while_its_folder_is_created_is_found(
         monkeypatch.undo()
         finish(begin(RunFolder.of(tmp_path, experiment).path, experiment))
 
-    monkeypatch.setattr("umbel.runs.config.writable", meanwhile)
+    monkeypatch.setattr("umbel.experiment.toml_file.writable", meanwhile)
     assert RunFolder.begin(tmp_path, short).finished
 
 

@@ -21,13 +21,13 @@ from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
+from umbel.experiment.made_in_python import FROZEN_WITHIN
+from umbel.experiment.toml_file import write
 from umbel.networks import MLP
 from umbel.results.run import Experiment, load, read
 from umbel.runs import checkpoint
-from umbel.runs.config import write
 from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder
-from umbel.runs.made_in_python import FROZEN_WITHIN
 from umbel.runs.tensor_files import reading, tensors_in
 
 LOCAL = LocalTraining(lr=0.1, epochs=1, batch_size=8)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from umbel.experiment.dropped_settings import left_out
+from umbel.experiment.sweep import sweep
 from umbel.results.run import read
-from umbel.runs.left_out import left_out
-from umbel.runs.sweep import sweep
 
 FILE = """
 rounds = 7

@@ -19,13 +19,13 @@ from torch import nn
 import umbel
 from umbel.checks import UsageError
 from umbel.data.sources import Sources
+from umbel.experiment.toml_file import plain, structured, write
+from umbel.experiment.unimported import strangers_in
 from umbel.report import course_tables, terminal
 from umbel.report.comparing import sheet
 from umbel.results.run import Experiment
 from umbel.run.metrics import as_measures, check_names
-from umbel.runs.config import plain, structured, write
 from umbel.runs.outcomes import by_method
-from umbel.runs.strangers import strangers_in
 
 NAMES = ("log-loss", "macro-f1", "auroc")
 

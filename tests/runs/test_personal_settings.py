@@ -21,9 +21,9 @@ from umbel.client.optimizers import Adam
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.engines.privacy import Privacy
+from umbel.experiment.toml_file import write
 from umbel.results.run import Run, read
 from umbel.run.personal import Personal
-from umbel.runs.config import write
 
 
 def test_settings_are_read_and_written() -> None:

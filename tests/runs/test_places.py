@@ -15,9 +15,9 @@ from torch import nn
 from tests.shell import Shell
 from umbel import Sources, UsageError, find_experiment, read
 from umbel.data.scenarios import Folder, Table
+from umbel.experiment import toml_file as config
+from umbel.experiment.places import NOTE, for_folder, whole
 from umbel.networks import Model
-from umbel.runs import config
-from umbel.runs.places import NOTE, for_folder, whole
 
 EXPERIMENT = """
 rounds = 2

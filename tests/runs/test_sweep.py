@@ -8,8 +8,8 @@ import pytest
 
 from tests.shell import SMALL
 from umbel.checks import UsageError
+from umbel.experiment.sweep import parts_of, sweep, values_of
 from umbel.runs.folder import RunFolder
-from umbel.runs.sweep import parts_of, sweep, values_of
 
 
 @pytest.fixture

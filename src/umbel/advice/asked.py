@@ -14,13 +14,13 @@ from umbel.checks import UsageError, check, nearest
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import SCENARIOS
 from umbel.data.tables.reading import holds_tables
-from umbel.runs.config import read, structured
-from umbel.runs.experiment import ExperimentSettings
-from umbel.runs.left_out import left_out, tell
-from umbel.runs.library import find_experiment, shipped_experiments
-from umbel.runs.places import whole
-from umbel.runs.strangers import Stranger
-from umbel.runs.tables import load_table, merged, tables_of
+from umbel.experiment.dropped_settings import left_out, tell
+from umbel.experiment.experiment import ExperimentSettings
+from umbel.experiment.layers import load_table, merged, tables_of
+from umbel.experiment.library import find_experiment, shipped_experiments
+from umbel.experiment.places import whole
+from umbel.experiment.toml_file import read, structured
+from umbel.experiment.unimported import Stranger
 
 MODEL = {"name": "mlp", "hidden": [64]}
 """The network if the user names none."""

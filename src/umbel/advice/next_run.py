@@ -8,8 +8,8 @@ from umbel.advice.adviser import FRACTION
 from umbel.advice.words import Advice
 from umbel.algorithms import FedAvg, FixedClusters, LocalOnly
 from umbel.algorithms.base import Algorithm, State
+from umbel.experiment.experiment import LONGEST_NAME, ExperimentSettings
 from umbel.run.personal import Personal
-from umbel.runs.experiment import LONGEST_NAME, ExperimentSettings
 
 
 def algorithm_of(advice: Advice) -> Algorithm[State]:

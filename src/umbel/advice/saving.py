@@ -12,11 +12,11 @@ from typing import Any
 from umbel.advice.page import advice_page
 from umbel.advice.summary import Summary
 from umbel.checks import UsageError, check, command
+from umbel.experiment import toml_file as config
+from umbel.experiment.experiment import ExperimentSettings
 from umbel.files.atomic import write_text
 from umbel.files.reading import check_no_link, read_text
-from umbel.runs import config
 from umbel.runs.advised import ADVICE, holds_advice
-from umbel.runs.experiment import ExperimentSettings
 
 FOUND, NEXT, PAGE = ADVICE, "experiment.toml", "report.html"
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from umbel.runs.library import experiments_in, shipped_comparisons, shipped_experiments
+from umbel.experiment.library import experiments_in, shipped_comparisons, shipped_experiments
 from umbel.summary import duration
 
 KINDS = ("methods", "scenarios", "models", "experiments", "papers")

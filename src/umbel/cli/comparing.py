@@ -25,19 +25,19 @@ from umbel.cli.jobs import make_in_jobs
 from umbel.cli.printing import say
 from umbel.cli.screen import OwnScreen, Screen
 from umbel.data.sources import Sources
+from umbel.experiment.differences import check_same
+from umbel.experiment.errors import TableError
+from umbel.experiment.experiment import ExperimentSettings
+from umbel.experiment.flat import flat
+from umbel.experiment.layers import load_table, merged, parse_setting, path_of
+from umbel.experiment.library import experiments_in
+from umbel.experiment.sweep import OF_CONTROL, Sweep, parts_of, sweep, values_of
+from umbel.experiment.toml_file import plain, structured
+from umbel.experiment.unimported import strangers_in
 from umbel.files.atomic import writing_to
 from umbel.run.start import unsaid
-from umbel.runs.another import check_same
-from umbel.runs.config import plain, structured
-from umbel.runs.config_errors import TableError
-from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.finding import runs_in
-from umbel.runs.flat import flat
 from umbel.runs.folder import RunFolder
-from umbel.runs.library import experiments_in
-from umbel.runs.strangers import strangers_in
-from umbel.runs.sweep import OF_CONTROL, Sweep, parts_of, sweep, values_of
-from umbel.runs.tables import load_table, merged, parse_setting, path_of
 from umbel.summary import counted
 from umbel.version import ONE_RELEASE, differing
 

@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from umbel.cli.catalogue import KINDS, entries
-from umbel.runs.library import shipped_comparisons, shipped_experiments
+from umbel.experiment.library import shipped_comparisons, shipped_experiments
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 

@@ -15,9 +15,9 @@ from umbel.checks import UsageError, check
 from umbel.cli.options import FilePath
 from umbel.cli.printing import say
 from umbel.engines.privacy import NONE
+from umbel.experiment.library import find_experiment
+from umbel.experiment.toml_file import read, write
 from umbel.report.frameless import frameless, row
-from umbel.runs.config import read, write
-from umbel.runs.library import find_experiment
 
 
 @click.group()

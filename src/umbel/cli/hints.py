@@ -29,7 +29,7 @@ def hint_for(error: click.ClickException, words: Sequence[str]) -> str | None:
         return f"write {other} {value}"
     if "--set" not in options:
         return None
-    from umbel.runs.setting_paths import path_of_setting  # which loads PyTorch
+    from umbel.experiment.setting_paths import path_of_setting  # which loads PyTorch
 
     path = path_of_setting(name.lstrip("-").replace("-", "_"))
     return path and f"write --set {path}={value}"

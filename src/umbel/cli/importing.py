@@ -15,22 +15,22 @@ from umbel.checks import UsageError, shown
 from umbel.cli.printing import say
 
 if TYPE_CHECKING:
-    from umbel.runs.experiment import ExperimentSettings
+    from umbel.experiment.experiment import ExperimentSettings
     from umbel.runs.folder import RunFolder
 
 
 def allow(experiments: Iterable[ExperimentSettings], no_import: bool) -> bool:
     """Print what these experiments will import. Raises `UsageError` if imports are forbidden."""
-    from umbel.runs.config import plain
-    from umbel.runs.strangers import strangers_in
+    from umbel.experiment.toml_file import plain
+    from umbel.experiment.unimported import strangers_in
 
     return announce([n for each in experiments for n in strangers_in(plain(each))], no_import)
 
 
 def allow_parts(experiment: ExperimentSettings, parts: Iterable[str], no_import: bool) -> None:
     """As `allow`, for a command that imports only what these parts of an experiment name."""
-    from umbel.runs.config import plain
-    from umbel.runs.strangers import strangers_in
+    from umbel.experiment.toml_file import plain
+    from umbel.experiment.unimported import strangers_in
 
     table = plain(experiment)
     announce(strangers_in({part: table[part] for part in parts}), no_import)
@@ -38,7 +38,7 @@ def allow_parts(experiment: ExperimentSettings, parts: Iterable[str], no_import:
 
 def allow_rounds(folder: RunFolder, no_import: bool) -> None:
     """As `allow`, for resuming a run; a run made in Python is refused later and imports nothing."""
-    from umbel.runs.made_in_python import OwnData
+    from umbel.experiment.made_in_python import OwnData
 
     experiment = folder.experiment
     if not isinstance(experiment.scenario, OwnData):

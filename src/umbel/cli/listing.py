@@ -84,8 +84,8 @@ def settings_rows(
     pattern: str | None = None, *, name: str | None = None, table: str = ""
 ) -> list[dict[str, str]]:
     """The settings whose path fits a pattern, or those of the one thing with this name."""
+    from umbel.experiment.setting_paths import path_of_setting, tables
     from umbel.field_docs import field_docs  # PyTorch loads for the classes that have the fields
-    from umbel.runs.setting_paths import path_of_setting, tables
 
     rows = []
     for each in tables():

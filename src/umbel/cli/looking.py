@@ -25,7 +25,7 @@ from umbel.runs.rows import Table
 from umbel.summary import counted, few
 
 if TYPE_CHECKING:
-    from umbel.runs.experiment import ExperimentSettings
+    from umbel.experiment.experiment import ExperimentSettings
     from umbel.runs.folder import RunFolder
 
 PLOT_HELP = "Also draw a figure, to a file that ends in .png, .svg, .pdf."
@@ -294,7 +294,7 @@ def print_run(folder: RunFolder) -> None:
 
 def _what(experiment: ExperimentSettings) -> str:
     """What was run, in short; --config has the rest."""
-    from umbel.runs.config import plain
+    from umbel.experiment.toml_file import plain
 
     method, network = (plain(part)["name"] for part in (experiment.algorithm, experiment.model))
     network = "of a module made in Python" if ":Own" in network else network

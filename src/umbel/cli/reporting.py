@@ -89,11 +89,11 @@ def export(
     (torch), a file of its tensors (safetensors), or a folder of its adapters (peft).
     """
     from umbel.cli.importing import allow_parts, announce
+    from umbel.experiment.python_run import find_net
     from umbel.report import exporting
     from umbel.results.run import load
     from umbel.runs.folder import RunFolder
     from umbel.runs.model_export import export_model
-    from umbel.runs.own import find_net
 
     folder = RunFolder.open(run)
     if to in COURSES:

@@ -14,11 +14,11 @@ from umbel.cli.jobs import make_in_jobs
 from umbel.cli.printing import say
 from umbel.cli.screen import OwnScreen, Screen
 from umbel.data.sources import Sources
+from umbel.experiment.experiment import ExperimentSettings
+from umbel.experiment.toml_file import plain, structured
 from umbel.papers.base import Reproduction, Size
 from umbel.papers.runner import Piece, distinct_experiments, pieces, taken
-from umbel.runs.config import plain, structured
 from umbel.runs.execution import execute, execute_together
-from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.folder import RunFolder
 
 SCREEN = OwnScreen(lines=2)

@@ -26,7 +26,7 @@ from umbel.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from umbel.runs.experiment import ExperimentSettings
+    from umbel.experiment.experiment import ExperimentSettings
     from umbel.runs.folder import RunFolder
 
 
@@ -54,12 +54,12 @@ def run(
     from umbel.cli.importing import allow
     from umbel.cli.looking import print_run
     from umbel.data.sources import Sources
+    from umbel.experiment.dropped_settings import left_out, tell
+    from umbel.experiment.library import find_experiment
+    from umbel.experiment.toml_file import read
     from umbel.files.atomic import writing_to
     from umbel.run.stopping import Budget
-    from umbel.runs.config import read
     from umbel.runs.folder import RunFolder
-    from umbel.runs.left_out import left_out, tell
-    from umbel.runs.library import find_experiment
 
     budget = Budget.of(until, max_time)
     file = find_experiment(experiment)
@@ -100,8 +100,8 @@ def resume(
     from umbel.cli.advancing import advance
     from umbel.cli.importing import allow_rounds
     from umbel.cli.looking import print_run
+    from umbel.experiment.places import sources_of
     from umbel.runs.folder import RunFolder
-    from umbel.runs.places import sources_of
     from umbel.runs.resuming import reopened, replan
 
     folder = RunFolder.open(run)
@@ -164,8 +164,8 @@ def compare(
     from umbel.cli.comparing import make_all, strangers_named, sweeps_in
     from umbel.cli.importing import announce
     from umbel.data.sources import Sources
+    from umbel.experiment.library import find_comparison
     from umbel.runs.control import check_room, controls
-    from umbel.runs.library import find_comparison
 
     source = find_comparison(folder)
     announce(strangers_named(source, settings), no_import)

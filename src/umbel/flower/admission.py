@@ -9,9 +9,9 @@ from flwr.app import ConfigRecord, RecordDict
 from umbel.algorithms.restarts import Restarts
 from umbel.client.work import WORKS, Description, Work
 from umbel.client.work.base import undeclared
+from umbel.experiment.experiment import ExperimentSettings
 from umbel.flower.refusals import RefusedError
 from umbel.run.evaluation import works_of
-from umbel.runs.experiment import ExperimentSettings
 
 REQUESTS = "requests"
 """The record of a node's state that counts the requests to each client in a run of Flower."""

@@ -10,13 +10,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from umbel.checks import UsageError
+from umbel.experiment.experiment import ExperimentSettings
+from umbel.experiment.flat import flat
+from umbel.experiment.places import with_paths
+from umbel.experiment.toml_file import plain
+from umbel.experiment.unimported import strangers_in
 from umbel.files.reading import read_text
 from umbel.networks.encoders import PACKAGE
-from umbel.runs.config import plain
-from umbel.runs.experiment import ExperimentSettings
-from umbel.runs.flat import flat
-from umbel.runs.places import with_paths
-from umbel.runs.strangers import strangers_in
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from umbel.data.tables.encoding import meaning_of
 from umbel.engines import make_engine
 from umbel.engines.clipping_and_noise import Private
 from umbel.engines.replies.validation import OF_MODELS
+from umbel.experiment.toml_file import plain
 from umbel.flow import Engine, Request, Rows
 from umbel.flower import messages
 from umbel.flower.admission import check_work, count
@@ -49,7 +50,6 @@ from umbel.flower.limits import NodeLimits, engine_here
 from umbel.flower.memory import memorise, recall
 from umbel.flower.refusals import IN_THE_LOG, ForgottenError, RefusedError, reason, told
 from umbel.results.run import Experiment, read
-from umbel.runs.config import plain
 from umbel.settings import argument, whole_path
 from umbel.version import ONE_RELEASE, differing
 

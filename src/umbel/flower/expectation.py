@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from umbel.client.net import Net
+from umbel.experiment.experiment import ExperimentSettings
 from umbel.flower.greeting import SiteForm
 from umbel.flower.refusals import RefusedError, refusing
 from umbel.flower.voting import MORE_CLASSES
 from umbel.networks.base import without_values
-from umbel.runs.experiment import ExperimentSettings
 
 MAX_VALUES = 2**29
 """Largest number of values of a model whose size only the sites determine."""

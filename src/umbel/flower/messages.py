@@ -14,6 +14,7 @@ from flwr.app import ConfigRecord, RecordDict
 from torch import Tensor
 
 from umbel.client.work import Work
+from umbel.experiment.toml_file import plain, structured
 from umbel.flower import fields
 from umbel.flower.arrays import arrays, tensors
 from umbel.flower.fields import VERSION, numbers, text, texts, versioned
@@ -25,7 +26,6 @@ from umbel.flower.refusals import (
     refusing,
     told,
 )
-from umbel.runs.config import plain, structured
 from umbel.summary import in_short
 
 T = TypeVar("T")

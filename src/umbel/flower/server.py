@@ -14,6 +14,9 @@ from flwr.serverapp import Grid, ServerApp
 
 from umbel.algorithms.restarts import innermost
 from umbel.checks import UsageError, check, command
+from umbel.experiment.experiment import ExperimentSettings
+from umbel.experiment.places import without_paths
+from umbel.experiment.toml_file import read
 from umbel.files.atomic import writing_to
 from umbel.files.seals import json_text
 from umbel.flower.configuration import number_in, truth_in
@@ -27,12 +30,9 @@ from umbel.flower.scaffold import sent_with
 from umbel.report import terminal
 from umbel.run.rounds import Rounds
 from umbel.runs import descriptions
-from umbel.runs.config import read
 from umbel.runs.deployed import NODES, ROLL, names_on_the_roll
 from umbel.runs.execution import advance_locked
-from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.folder import RunFolder
-from umbel.runs.places import without_paths
 from umbel.settings import Settings as CheckedSettings
 from umbel.settings import whole_path
 from umbel.summary import counted

@@ -11,10 +11,10 @@ from umbel.algorithms import Sattler
 from umbel.algorithms.base import Algorithm
 from umbel.checks import UsageError, check, nearest
 from umbel.client.kernel_choice import Precision
+from umbel.experiment.experiment import ExperimentSettings
+from umbel.experiment.library import shipped_experiments
+from umbel.experiment.toml_file import read
 from umbel.papers.findings import Findings
-from umbel.runs.config import read
-from umbel.runs.experiment import ExperimentSettings
-from umbel.runs.library import shipped_experiments
 
 Size = Literal["smoke", "reduced", "full"]
 """Sizes: seconds, as a smoke test; minutes on two cores; and the paper's own size."""

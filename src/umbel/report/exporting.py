@@ -12,11 +12,11 @@ from itertools import islice
 from pathlib import Path
 
 from umbel.checks import UsageError, first_line
+from umbel.experiment.flat import flat, measures_of
+from umbel.experiment.toml_file import plain
 from umbel.files.atomic import naming
 from umbel.files.reading import check_no_link
 from umbel.run.records import Record
-from umbel.runs.config import plain
-from umbel.runs.flat import flat, measures_of
 from umbel.runs.folder import RunFolder
 
 AT_ONCE = 500

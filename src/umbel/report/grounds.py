@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from umbel.algorithms.restarts import innermost
+from umbel.experiment.unimported import Stranger
 from umbel.report.charts import Chart, Dot, Heatmap, Line, Mark, Scatter
 from umbel.report.clients import said
 from umbel.report.panels import Panel
@@ -19,7 +20,6 @@ from umbel.results.run import Result
 from umbel.run.metrics import names_of
 from umbel.runs.client_rows import Client
 from umbel.runs.evidence import Snapshot
-from umbel.runs.strangers import Stranger
 
 MEASURES: Mapping[str, tuple[str, str]] = {
     "best_cross": ("Smallest cross-similarity of the best pair", "alpha-min-cross"),

@@ -14,17 +14,17 @@ from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.data.sources import Sources
 from umbel.engines.choice import EngineSettings
+from umbel.experiment import toml_file as config
+from umbel.experiment.experiment import ExperimentSettings
+from umbel.experiment.made_in_python import OwnModule
 from umbel.flow import Engine
 from umbel.run.records import Record
 from umbel.run.rounds import Rounds
 from umbel.run.stopping import Budget, Stop, Until
-from umbel.runs import config
 from umbel.runs.assignment import Assignment
 from umbel.runs.deployed import OVER_FLOWER, over_flower
 from umbel.runs.execution import advance_states
-from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.folder import RunFolder
-from umbel.runs.made_in_python import OwnModule
 from umbel.runs.model_export import Exported, Format, export_model
 from umbel.runs.newcomers import assign, assign_unlabelled, federation_of
 from umbel.runs.resuming import num_done, reopened, replan, rounds_in

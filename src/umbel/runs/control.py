@@ -28,9 +28,9 @@ from umbel.algorithms.base import Algorithm
 from umbel.algorithms.restarts import innermost, method_of
 from umbel.checks import check
 from umbel.client.work import Gradient, LocalTraining
-from umbel.runs.experiment import LONGEST_NAME, ExperimentSettings
+from umbel.experiment.experiment import LONGEST_NAME, ExperimentSettings
+from umbel.experiment.sweep import OF_CONTROL
 from umbel.runs.folder import RunFolder
-from umbel.runs.sweep import OF_CONTROL
 from umbel.server.aggregation import Averaging
 from umbel.summary import counted
 

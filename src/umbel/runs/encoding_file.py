@@ -8,10 +8,10 @@ from typing import Any
 
 from umbel.data.channel_scale import CHANNELS, ChannelScale
 from umbel.data.tables.encoding import Encoding
+from umbel.experiment.places import Places, for_folder, whole
 from umbel.files.atomic import write_text
 from umbel.files.seals import json_text, json_value
 from umbel.runs.identity import RUN, check_identity
-from umbel.runs.places import Places, for_folder, whole
 from umbel.runs.tensor_files import NOTHING
 from umbel.runs.way_on import way_on
 from umbel.settings import whole_path

@@ -14,6 +14,11 @@ from umbel.algorithms.base import State
 from umbel.checks import QuorumError, UsageError, check, naming
 from umbel.data.sources import Sources
 from umbel.engines.replies.guarded import absences
+from umbel.experiment.experiment import ExperimentSettings
+from umbel.experiment.made_in_python import OwnData
+from umbel.experiment.paths import under
+from umbel.experiment.places import note, sources_of
+from umbel.experiment.toml_file import plain
 from umbel.flow import Engine
 from umbel.run.guarded_engine import are_elsewhere
 from umbel.run.lockstep import pays, seats
@@ -23,15 +28,10 @@ from umbel.run.scores import ClientScores
 from umbel.run.stopping import Budget, Stop
 from umbel.runs.checkpoint_parts import NO_PARTS, Parts
 from umbel.runs.client_rows import write_rows
-from umbel.runs.config import plain
 from umbel.runs.deployed import OVER_FLOWER, over_flower
 from umbel.runs.environment import now
-from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.folder import RunFolder
-from umbel.runs.made_in_python import OwnData
 from umbel.runs.origins import origin
-from umbel.runs.paths import under
-from umbel.runs.places import note, sources_of
 from umbel.runs.restoring import restore
 from umbel.runs.way_on import way_on
 from umbel.settings import hinting

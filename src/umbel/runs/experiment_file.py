@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from umbel.checks import UsageError, command
+from umbel.experiment import toml_file as config
+from umbel.experiment.differences import ELSEWHERE
+from umbel.experiment.experiment import ExperimentSettings
+from umbel.experiment.places import look_in
 from umbel.files.atomic import write_text
 from umbel.files.reading import read_bytes, read_text
 from umbel.files.seals import BLANK, BROKEN, KEY, intact, sealed
-from umbel.runs import checkpoint, config
-from umbel.runs.another import ELSEWHERE
-from umbel.runs.experiment import ExperimentSettings
+from umbel.runs import checkpoint
 from umbel.runs.origins import experiment_changes
-from umbel.runs.places import look_in
 from umbel.runs.way_on import in_python
 
 HEAD = f"# {KEY}: {BLANK}\n"

@@ -12,6 +12,10 @@ from filelock import FileLock, Timeout
 
 from umbel.algorithms.base import State
 from umbel.checks import InUseError, UsageError, check
+from umbel.experiment import toml_file as config
+from umbel.experiment.differences import ELSEWHERE, check_same, check_still
+from umbel.experiment.experiment import ExperimentSettings
+from umbel.experiment.places import NOTE, whole
 from umbel.files.atomic import write_text
 from umbel.files.reading import check_no_link
 from umbel.files.seals import json_text, json_value
@@ -19,20 +23,17 @@ from umbel.run.records import Record
 from umbel.run.rounds import Rounds
 from umbel.run.scores import ClientScores
 from umbel.run.stopping import Budget, Stop
-from umbel.runs import checkpoint, checkpoint_parts, config, encoding_file
+from umbel.runs import checkpoint, checkpoint_parts, encoding_file
 from umbel.runs.advised import check_no_advice
-from umbel.runs.another import ELSEWHERE, check_same, check_still
 from umbel.runs.checkpoint_parts import NO_PARTS, Parts
 from umbel.runs.client_facts import with_facts, write_facts
 from umbel.runs.client_rows import Client, read_rows
 from umbel.runs.deployed import NODES, ROLL
 from umbel.runs.evidence import EvidenceFolder
-from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.experiment_file import ExperimentFile
 from umbel.runs.identity import RUN, identity
 from umbel.runs.models_folder import ModelsFolder
 from umbel.runs.origins import Origin
-from umbel.runs.places import NOTE, whole
 from umbel.runs.putting_right import putting_right
 from umbel.runs.record_lines import RecordLines
 from umbel.runs.sessions import SessionsFile

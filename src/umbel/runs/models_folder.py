@@ -17,12 +17,12 @@ from umbel.checks import UsageError, check
 from umbel.client.mixture import Mixture
 from umbel.client.net import Net
 from umbel.data.form import Form
+from umbel.experiment.made_in_python import FROZEN_WITHIN
+from umbel.experiment.toml_file import structured
 from umbel.files.atomic import link, settle
 from umbel.run.rounds import Rounds
 from umbel.run.scores import ClientScores
-from umbel.runs.config import structured
 from umbel.runs.identity import RUN, check_identity, identity
-from umbel.runs.made_in_python import FROZEN_WITHIN
 from umbel.runs.putting_right import putting_right
 from umbel.runs.tensor_files import Header, reading, tensors_in, write
 

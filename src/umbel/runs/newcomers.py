@@ -23,6 +23,7 @@ from umbel.data.tables.encoding import Encoding, meaning_of
 from umbel.data.tables.newcomers import read_newcomers
 from umbel.data.tables.reading import holds_tables
 from umbel.engines.choice import EngineSettings
+from umbel.experiment.places import sources_of, whole
 from umbel.run.returned_values import check_columns
 from umbel.run.rounds import Rounds
 from umbel.runs import checkpoint, descriptions, encoding_file
@@ -33,7 +34,6 @@ from umbel.runs.deployed import NOT_HERE, inputs_on_the_roll, over_flower
 from umbel.runs.descriptions import Descriptions
 from umbel.runs.execution import opened
 from umbel.runs.origins import check_origin, origin
-from umbel.runs.places import sources_of, whole
 from umbel.runs.saved_run import SavedRun
 from umbel.runs.way_on import way_on
 from umbel.settings import argument

@@ -13,14 +13,14 @@ from umbel.algorithms.base import State
 from umbel.checks import UsageError, check
 from umbel.client.net import Net
 from umbel.data.federation import Federation
+from umbel.experiment.experiment import ExperimentSettings
+from umbel.experiment.flat import flat, same
+from umbel.experiment.made_in_python import FROZEN_WITHIN
+from umbel.experiment.places import without_paths
+from umbel.experiment.toml_file import plain, structured
 from umbel.files.seals import BROKEN
 from umbel.run.digests import digest, fingerprint, near
 from umbel.runs.checkpoint import UNREADABLE
-from umbel.runs.config import plain, structured
-from umbel.runs.experiment import ExperimentSettings
-from umbel.runs.flat import flat, same
-from umbel.runs.made_in_python import FROZEN_WITHIN
-from umbel.runs.places import without_paths
 
 FREE = ("name", "description", "rounds", "evaluate_every", "checkpoint_every", "metrics")
 """Settings that may change during a run: they change no model, or only the number of rounds."""

@@ -13,9 +13,9 @@ from typing import TypeAlias
 import numpy as np
 
 from umbel.checks import UsageError, check, nearest
+from umbel.experiment.sweep import CONTROL, OF_CONTROL, parts_of
 from umbel.results.run import Result
 from umbel.runs.deployed import over_flower
-from umbel.runs.sweep import CONTROL, OF_CONTROL, parts_of
 from umbel.runs.variants import likeness, variants
 from umbel.summary import SMALL, is_small, number_text, scaled_text
 

@@ -11,6 +11,13 @@ from typing import Literal
 
 from umbel.algorithms.base import State
 from umbel.checks import UsageError, check
+from umbel.experiment.places import sources_of
+from umbel.experiment.python_run import (
+    described,
+    differences,
+    what_only_python_has,
+    why_not_opened,
+)
 from umbel.files.atomic import writing_to
 from umbel.files.reading import check_file
 from umbel.run.records import Record
@@ -20,13 +27,6 @@ from umbel.run.stopping import USED_UP, Budget, Until
 from umbel.runs.execution import advance_states, opened
 from umbel.runs.folder import RunFolder
 from umbel.runs.origins import origin
-from umbel.runs.own import (
-    described,
-    differences,
-    what_only_python_has,
-    why_not_opened,
-)
-from umbel.runs.places import sources_of
 from umbel.runs.restoring import restorable
 from umbel.runs.way_on import way_on
 from umbel.summary import counted

@@ -14,14 +14,14 @@ from umbel.algorithms.base import Algorithm, State
 from umbel.algorithms.restarts import method_of
 from umbel.checks import UsageError, check
 from umbel.client.net import Net
+from umbel.experiment.experiment import ExperimentSettings
+from umbel.experiment.made_in_python import OwnModule
 from umbel.notebooks import cut
 from umbel.run.records import MEGABYTE, Record, last_evaluated
 from umbel.run.start import first_state, unsaid
 from umbel.runs import checkpoint
 from umbel.runs.client_rows import Client, number_of
-from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.folder import RunFolder
-from umbel.runs.made_in_python import OwnModule
 from umbel.runs.models_folder import MadeFor
 from umbel.runs.putting_right import putting_right
 from umbel.runs.unfinished import clients_so_far

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
+from umbel.experiment import toml_file as config
+from umbel.experiment.experiment import ExperimentSettings
+from umbel.experiment.flat import flat
 from umbel.results.run import Result
-from umbel.runs import config
-from umbel.runs.experiment import ExperimentSettings
-from umbel.runs.flat import flat
 
 BESIDE = {"name", "description", "seed", "rounds", "evaluate_every", "checkpoint_every"}
 """Settings that runs of one experiment may differ in, or of which a table tells by itself."""

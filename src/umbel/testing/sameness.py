@@ -14,8 +14,8 @@ import torch
 from umbel.algorithms.base import Algorithm
 from umbel.checks import UsageError
 from umbel.engines.choice import EngineSettings
+from umbel.experiment.toml_file import structured, writable
 from umbel.runs import checkpoint
-from umbel.runs.config import structured, writable
 from umbel.testing.engines import Shuffled
 from umbel.testing.federations import blobs
 from umbel.testing.runs import ROUNDS, last_state, run_of, uninterrupted

@@ -22,7 +22,7 @@ from umbel.data.scenarios.shifted import Shifted
 from umbel.data.scenarios.together import Together
 from umbel.data.shifts import Rotate, SwapLabels
 from umbel.data.sources import Sources
-from umbel.runs.config import structured
+from umbel.experiment.toml_file import structured
 
 
 def upright(sources: Sources, name: str) -> dict[bytes, int]:

@@ -9,8 +9,8 @@ import pytest
 
 import umbel
 from umbel.data.sources import Sources
+from umbel.experiment.toml_file import structured
 from umbel.results.run import Experiment
-from umbel.runs.config import structured
 
 SMALL = {"clients": 10, "examples": [20]}
 

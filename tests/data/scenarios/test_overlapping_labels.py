@@ -15,7 +15,7 @@ from umbel.data.scenarios import LIN_CIFAR10, LIN_EMNIST, LIN_FASHION_MNIST, LIN
 from umbel.data.scenarios.base import Scenario
 from umbel.data.scenarios.overlapping_labels import FIG_2_MNIST, OverlappingLabels
 from umbel.data.sources import Sources
-from umbel.runs.config import plain, structured
+from umbel.experiment.toml_file import plain, structured
 
 GLOBAL = OverlappingLabels(local_labels=False)
 

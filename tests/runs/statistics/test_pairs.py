@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from umbel.experiment.library import find_experiment
 from umbel.results.run import read
-from umbel.runs.library import find_experiment
 from umbel.runs.statistics.contenders import Contender
 from umbel.runs.statistics.data import Data
 from umbel.runs.statistics.measures import ACCURACY

@@ -11,10 +11,10 @@ from umbel.algorithms import IFCA, FedAvg, LocalOnly
 from umbel.algorithms.base import Algorithm
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import LETTERS, ROTATED_CIFAR10
+from umbel.experiment.experiment import ExperimentSettings
 from umbel.networks import MLP, LeNet
 from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size, cells, pick, shipped, slug
 from umbel.papers.findings import findings
-from umbel.runs.experiment import ExperimentSettings
 
 Methods = Mapping[str, Algorithm[Any]]
 Kind = Literal["methods", "metrics"]

@@ -12,6 +12,7 @@ from umbel.data.scenarios import MIXTURE_MNIST, MNIST_AND_FASHION, ROTATED_MNIST
 from umbel.data.scenarios.base import Scenario
 from umbel.data.scenarios.shifted import Shifted
 from umbel.data.shifts import MixedTurns
+from umbel.experiment.experiment import ExperimentSettings
 from umbel.papers.base import (
     Cell,
     ColumnsPlot,
@@ -27,7 +28,6 @@ from umbel.papers.base import (
 )
 from umbel.papers.findings import findings
 from umbel.papers.kim2024.methods import by_gradients
-from umbel.runs.experiment import ExperimentSettings
 
 
 def _experiment(

@@ -12,10 +12,10 @@ from umbel.client.optimizers import Adam
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import EMNIST_DIRICHLET, PERMUTED_CIFAR10, ChannelState
 from umbel.data.scenarios.base import Scenario
+from umbel.experiment.experiment import ExperimentSettings
 from umbel.networks import CSIAutoencoder, LeNet, Model, ResNet18
 from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size, cells, pick, slug
 from umbel.papers.findings import findings
-from umbel.runs.experiment import ExperimentSettings
 from umbel.server.aggregation import Averaging
 
 

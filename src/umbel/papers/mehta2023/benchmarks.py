@@ -14,9 +14,9 @@ from umbel.data.scenarios import (
 )
 from umbel.data.scenarios.shifted import Shifted
 from umbel.data.shifts import SwapLabels
+from umbel.experiment.experiment import ExperimentSettings
 from umbel.networks import MLP
 from umbel.papers.base import Size, pick, shipped
-from umbel.runs.experiment import ExperimentSettings
 
 
 @dataclass(frozen=True)

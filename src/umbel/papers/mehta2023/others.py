@@ -9,11 +9,11 @@ from umbel.algorithms.base import Algorithm
 from umbel.client.optimizers import Adam
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import BearingFaults, Natural
+from umbel.experiment.experiment import ExperimentSettings
 from umbel.networks import CNN, CNN1D
 from umbel.papers.base import Cell, ColumnsPlot, Reproduction, RoundsPlot, Size, cells, pick
 from umbel.papers.findings import findings
 from umbel.papers.mehta2023.cells import pfedme
-from umbel.runs.experiment import ExperimentSettings
 
 ADAM = LocalTraining(lr=5e-4, epochs=5, batch_size=32, optimizer=Adam())
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from umbel.algorithms import FedAvg, LocalOnly
 from umbel.algorithms.restarts import method_of
+from umbel.experiment.experiment import ExperimentSettings
 from umbel.results.run import Result
 from umbel.run.records import Record
-from umbel.runs.experiment import ExperimentSettings
 from umbel.runs.statistics.data import Data
 
 BASELINES = LOCAL, FEDERATED = ("local-only", "FedAvg")

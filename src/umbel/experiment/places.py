@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from umbel.data.sources import DATA_DIR_VARIABLE, Sources
+from umbel.experiment.unimported import Stranger, stranger, strangers_in
 from umbel.files.atomic import write_text
 from umbel.files.seals import json_text, json_value
 from umbel.networks.encoders import PACKAGE
-from umbel.runs.strangers import Stranger, stranger, strangers_in
 from umbel.settings import whole_path
 
 NOTE = "places.json"

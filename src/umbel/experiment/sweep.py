@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from umbel.checks import UsageError, check
-from umbel.runs.config import plain, read
-from umbel.runs.config_errors import TableError
-from umbel.runs.experiment import ExperimentSettings
-from umbel.runs.left_out import left_out, tell
-from umbel.runs.tables import names_first, parse_setting, path_of, says
+from umbel.experiment.dropped_settings import left_out, tell
+from umbel.experiment.errors import TableError
+from umbel.experiment.experiment import ExperimentSettings
+from umbel.experiment.layers import names_first, parse_setting, path_of, says
+from umbel.experiment.toml_file import plain, read
 from umbel.settings import whole_path
 
 NOT_SWEPT: Mapping[str, str] = {

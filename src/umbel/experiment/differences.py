@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from umbel.checks import UsageError, shown
+from umbel.experiment import toml_file as config
+from umbel.experiment.experiment import ExperimentSettings
+from umbel.experiment.flat import flat, same
+from umbel.experiment.places import whole
+from umbel.experiment.sweep import CONTROL, parts_of
+from umbel.experiment.unimported import IN_PYTHON, OWN_MODULE
 from umbel.run.digests import near
 from umbel.run.wrappers import said_idly
-from umbel.runs import config
-from umbel.runs.experiment import ExperimentSettings
-from umbel.runs.flat import flat, same
-from umbel.runs.places import whole
-from umbel.runs.strangers import IN_PYTHON, OWN_MODULE
-from umbel.runs.sweep import CONTROL, parts_of
 
 ELSEWHERE = "choose another folder, on the command line by --runs-dir or --set name=..."
 """What to do where a folder holds something else."""

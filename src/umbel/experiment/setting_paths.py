@@ -17,9 +17,9 @@ from umbel.client.work import WORKS, Work
 from umbel.data.scenarios import SCENARIOS
 from umbel.data.scenarios.base import Scenario
 from umbel.data.shifts import SHIFTS, Shift
+from umbel.experiment.experiment import ExperimentSettings
 from umbel.networks import MODELS, Model
 from umbel.run.wrappers import WRAPPERS
-from umbel.runs.experiment import ExperimentSettings
 from umbel.server.clusterers import CLUSTERERS, Clusterer
 from umbel.settings import Settings, bare, declared, members_of
 from umbel.synonyms import same

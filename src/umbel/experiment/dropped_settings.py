@@ -9,10 +9,18 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+from umbel.experiment.experiment import ExperimentSettings
+from umbel.experiment.layers import (
+    INSTEAD,
+    load_table,
+    merged,
+    path_of,
+    says,
+    tables_of,
+    without_former,
+)
+from umbel.experiment.toml_file import plain
 from umbel.run.wrappers import WRAPPERS, known_keys
-from umbel.runs.config import plain
-from umbel.runs.experiment import ExperimentSettings
-from umbel.runs.tables import INSTEAD, load_table, merged, path_of, says, tables_of, without_former
 
 logger = logging.getLogger(__name__)
 

@@ -9,13 +9,16 @@ from umbel.checks import UsageError, check
 from umbel.client.imports import imported
 from umbel.client.net import Net
 from umbel.engines.choice import EngineSettings
-from umbel.run.digests import near
-from umbel.run.objective_digests import other_functions
-from umbel.run.rounds import Rounds
-from umbel.runs.another import FINGERPRINTS, OF_THE_PROCESS, UNREADABLE, WORKERS, settings_of
-from umbel.runs.experiment import ExperimentSettings
-from umbel.runs.flat import same
-from umbel.runs.made_in_python import (
+from umbel.experiment.differences import (
+    FINGERPRINTS,
+    OF_THE_PROCESS,
+    UNREADABLE,
+    WORKERS,
+    settings_of,
+)
+from umbel.experiment.experiment import ExperimentSettings
+from umbel.experiment.flat import same
+from umbel.experiment.made_in_python import (
     KNOWN,
     OwnData,
     OwnModule,
@@ -24,6 +27,9 @@ from umbel.runs.made_in_python import (
     own_module,
     type_name,
 )
+from umbel.run.digests import near
+from umbel.run.objective_digests import other_functions
+from umbel.run.rounds import Rounds
 
 
 def described(run: Rounds, name: str, rounds: int, checkpoint_every: int) -> ExperimentSettings:

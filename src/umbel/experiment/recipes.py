@@ -8,7 +8,7 @@ from umbel.checks import check
 from umbel.data.federation import Federation
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
-from umbel.runs.config import structured
+from umbel.experiment.toml_file import structured
 from umbel.settings import argument
 
 

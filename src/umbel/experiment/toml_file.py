@@ -19,15 +19,15 @@ from cattrs.gen import make_dict_structure_fn
 from umbel.algorithms.base import Algorithm
 from umbel.checks import UsageError, check, nearest
 from umbel.client.imports import imported
+from umbel.experiment.errors import TableError, problems
+from umbel.experiment.experiment import ExperimentSettings
+from umbel.experiment.flat import with_lists
+from umbel.experiment.layers import layers_of, merged, path_of, tables_of
+from umbel.experiment.made_in_python import STANDING_FOR
+from umbel.experiment.places import Places, for_folder, look_in, whole
+from umbel.experiment.setting_paths import REGISTRIES as REGISTRIES
+from umbel.experiment.unimported import OURS, Stranger, stranger
 from umbel.run import wrappers as wrapped
-from umbel.runs.config_errors import TableError, problems
-from umbel.runs.experiment import ExperimentSettings
-from umbel.runs.flat import with_lists
-from umbel.runs.made_in_python import STANDING_FOR
-from umbel.runs.places import Places, for_folder, look_in, whole
-from umbel.runs.setting_paths import REGISTRIES as REGISTRIES
-from umbel.runs.strangers import OURS, Stranger, stranger
-from umbel.runs.tables import layers_of, merged, path_of, tables_of
 from umbel.settings import (
     SCALARS,
     NotATableError,

@@ -13,9 +13,9 @@ from cattrs.errors import (
 )
 
 from umbel.checks import UsageError, closest, nearest
+from umbel.experiment.experiment import ExperimentSettings
+from umbel.experiment.setting_paths import owners, path_of_setting
 from umbel.run.wrappers import goes_with, known_keys
-from umbel.runs.experiment import ExperimentSettings
-from umbel.runs.setting_paths import owners, path_of_setting
 from umbel.settings import NotATableError
 from umbel.summary import few
 from umbel.synonyms import synonym

@@ -1,0 +1,1 @@
+"""An experiment as a value, and as a TOML file: its layers, sweeps and differences."""
