@@ -24,8 +24,8 @@ from umbel.data.federation import Federation
 from umbel.data.sources import Sources
 from umbel.experiment.library import find_experiment
 from umbel.experiment.toml_file import write
+from umbel.folder.run_folder import RunFolder
 from umbel.results.run import Experiment, read
-from umbel.runs.folder import RunFolder
 
 NODES, CLIENTS, ROUNDS = 4, 1000, 6
 

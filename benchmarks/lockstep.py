@@ -13,9 +13,9 @@ from time import process_time
 from benchmarks.measure import Timing, pin
 from umbel.data.sources import Sources
 from umbel.experiment.library import find_experiment
+from umbel.folder.execution import execute, execute_together
+from umbel.folder.run_folder import RunFolder
 from umbel.results.run import read
-from umbel.runs.execution import execute, execute_together
-from umbel.runs.folder import RunFolder
 
 NAMES = ("ifca-linear", "flacc-digits", "ifca-digits", "lcfl-digits")
 

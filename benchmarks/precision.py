@@ -45,12 +45,12 @@ from umbel.engines import Sequential
 from umbel.engines.precision import bf16_units, usable_precision
 from umbel.experiment.library import find_experiment
 from umbel.flow import Rows
+from umbel.folder.execution import execute
+from umbel.folder.run_folder import RunFolder
 from umbel.networks import CNN, CNNLin, LeNet, Model, ResNet18
 from umbel.preflight.properties import with_channels_last
 from umbel.results.run import read
 from umbel.run.records import Record
-from umbel.runs.execution import execute
-from umbel.runs.folder import RunFolder
 
 Row = dict[str, Any]
 

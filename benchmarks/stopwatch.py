@@ -14,11 +14,11 @@ from umbel.engines.remembering import Remembering
 from umbel.engines.replies import bounds
 from umbel.engines.replies import guarded as wrappers
 from umbel.flow import drive
+from umbel.folder.evidence_folder import EvidenceFolder
+from umbel.folder.run_folder import RunFolder
 from umbel.reduction import Reduction
 from umbel.results.run import Run
 from umbel.runs import run as runs
-from umbel.runs.evidence import EvidenceFolder
-from umbel.runs.folder import RunFolder
 
 PARTS = ("engine", "checks", "averages", "server", "evaluation", "record", "checkpoint")
 """Parts of a round's time; "server" is the rest: the method's own work."""

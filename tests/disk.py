@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from safetensors import SafetensorError
 
-from umbel.runs import tensor_files
+from umbel.folder import tensor_files
 
 Fault = Literal["kill", "full"]
 

@@ -15,7 +15,7 @@ from umbel import cli
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
-    [__name__, "umbel.runs.execution", "umbel.report", "sklearn.datasets", "sklearn.metrics"]
+    [__name__, "umbel.folder.execution", "umbel.report", "sklearn.datasets", "sklearn.metrics"]
 )
 
 PATIENCE = 600  # seconds, after which something is broken

@@ -38,10 +38,10 @@ from umbel.client.work.feature import Feature
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.engines.precision import bf16_units
+from umbel.folder.execution import execute
+from umbel.folder.run_folder import RunFolder
 from umbel.networks import MLP, CharTransformer
 from umbel.results.run import Experiment, Run
-from umbel.runs.execution import execute
-from umbel.runs.folder import RunFolder
 from umbel.runs.run_tables import results
 from umbel.testing import blobs, mlp
 

@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from umbel.engines.replies.validation import Limits
     from umbel.experiment.library import find_experiment
     from umbel.experiment.recipes import scenario
+    from umbel.folder.execution import execute
+    from umbel.folder.run_folder import RunFolder
     from umbel.report.cluster_plot import plot_clusters
     from umbel.report.courses import plot, table
     from umbel.report.reporting import write_report
@@ -63,8 +65,6 @@ if TYPE_CHECKING:
     from umbel.run.personal import Personal
     from umbel.run.records import Record
     from umbel.runs.assignment import Assignment
-    from umbel.runs.execution import execute
-    from umbel.runs.folder import RunFolder
     from umbel.runs.row_encoder import RowEncoder
     from umbel.runs.run_tables import Results, results
     from umbel.server.aggregation import Averaging
@@ -184,10 +184,10 @@ _HOMES = {
     "umbel.engines": ("EngineSettings", "Sequential", "Vectorised"),
     "umbel.engines.replies.faults": ("Faults",),
     "umbel.engines.replies.guarded": ("QuorumError",),
-    "umbel.runs.execution": ("execute",),
+    "umbel.folder.execution": ("execute",),
     "umbel.run.personal": ("Personal",),
     "umbel.runs.row_encoder": ("RowEncoder",),
-    "umbel.runs.folder": ("RunFolder",),
+    "umbel.folder.run_folder": ("RunFolder",),
     "umbel.client.net": ("Net",),
     "umbel.client.objectives": ("BINARY", "CLASSIFICATION", "REGRESSION", "Objective"),
     "umbel.client.optimizers": ("SGD", "Adam"),

@@ -24,9 +24,9 @@ from umbel.engines.replies.faults import Faults
 from umbel.engines.replies.validation import Limits
 from umbel.files.seals import KEY
 from umbel.flow import Engine, Replies, Request
+from umbel.folder import checkpoint
+from umbel.folder.tensor_files import write
 from umbel.results.run import Run
-from umbel.runs import checkpoint
-from umbel.runs.tensor_files import write
 from umbel.server import gram_matrix as kept_products
 from umbel.server.aggregation import Averaging
 from umbel.server.gram_matrix import products_of

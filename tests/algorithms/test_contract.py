@@ -48,9 +48,9 @@ from umbel.engines.replies.faults import Faults
 from umbel.engines.replies.validation import Limits, assemble
 from umbel.experiment.library import find_experiment
 from umbel.flow import Replies, Request, drive
+from umbel.folder.execution import execute
+from umbel.folder.run_folder import RunFolder
 from umbel.results.run import Run, load, read
-from umbel.runs.execution import execute
-from umbel.runs.folder import RunFolder
 from umbel.server.aggregation import Averaging
 from umbel.server.clusterers import DBSCAN, HDBSCAN, Agglomerative
 from umbel.testing import CHECKS, ROUNDS, Check, blobs, mlp

@@ -21,8 +21,8 @@ from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
 from umbel.experiment.toml_file import plain, structured
 from umbel.flow import Replies
+from umbel.folder import checkpoint
 from umbel.results.run import Run
-from umbel.runs import checkpoint
 
 LOCAL = LocalTraining(epochs=1, batch_size=8)
 

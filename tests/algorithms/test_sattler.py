@@ -16,8 +16,8 @@ from umbel.algorithms.sattler import SattlerState, _next_cut
 from umbel.checks import UsageError
 from umbel.client.layout import Entry, Layout
 from umbel.client.work import Gradient, LocalTraining
-from umbel.runs.checkpoint import load, save
-from umbel.runs.tensor_files import reading, tensors_in, write
+from umbel.folder.checkpoint import load, save
+from umbel.folder.tensor_files import reading, tensors_in, write
 from umbel.server.aggregation import Averaging
 
 EAGER = Sattler(eps_1=0.5, eps_2=1.0, from_round=0)

@@ -14,8 +14,8 @@ import pytest
 from tests.shell import Shell
 from umbel.cli import Once
 from umbel.data.sources import DATA_DIR_VARIABLE, Sources
-from umbel.runs.execution import opened
-from umbel.runs.folder import RunFolder
+from umbel.folder.execution import opened
+from umbel.folder.run_folder import RunFolder
 
 
 def test_run_prints_a_line_a_round_and_what_it_came_to(umbel: Shell) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.processes import ended, start_umbel, wait_for_lines
 from tests.shell import SMALL, Shell
-from umbel.runs.folder import RunFolder
+from umbel.folder.run_folder import RunFolder
 
 LINES = """
 rounds = 2

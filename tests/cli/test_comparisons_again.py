@@ -16,9 +16,9 @@ from umbel.client.metrics import Predictions, _own
 from umbel.experiment.layers import parse_setting
 from umbel.experiment.sweep import sweep
 from umbel.experiment.toml_file import plain
+from umbel.folder.experiment_file import ExperimentFile
+from umbel.folder.run_folder import RunFolder
 from umbel.results.run import read
-from umbel.runs.experiment_file import ExperimentFile
-from umbel.runs.folder import RunFolder
 from umbel.testing import assert_same_state
 
 NOTES = '# my own notes\nextends = "both/fedavg.toml"\nname = "mine"\n'

@@ -18,14 +18,14 @@ from umbel.cli.reproducing import make_all
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
+from umbel.folder.execution import execute
+from umbel.folder.run_folder import RunFolder
 from umbel.networks import MLP
 from umbel.papers.base import Cell, Reproduction, Size
 from umbel.papers.findings import Findings
 from umbel.papers.runner import results
 from umbel.results.run import Experiment
 from umbel.run.lockstep import as_one
-from umbel.runs.execution import execute
-from umbel.runs.folder import RunFolder
 
 SWEPT = ("--set", "rounds=1", "--set", "algorithm.local.lr=1e12,0.1")
 

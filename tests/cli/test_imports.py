@@ -14,8 +14,8 @@ from safetensors import safe_open
 from tests.shell import SMALL, Shell
 from umbel import UsageError, load
 from umbel.files.seals import KEY
-from umbel.runs.folder import RunFolder
-from umbel.runs.tensor_files import tensors_in, write
+from umbel.folder.run_folder import RunFolder
+from umbel.folder.tensor_files import tensors_in, write
 
 MINE = """
 from dataclasses import dataclass

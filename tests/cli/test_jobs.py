@@ -31,7 +31,7 @@ from umbel.cli.screen import OwnScreen
 from umbel.cores import cores
 from umbel.engines.processes.crew import Crew
 from umbel.engines.processes.workers import can_fork
-from umbel.runs.folder import RunFolder
+from umbel.folder.run_folder import RunFolder
 
 pytestmark = pytest.mark.long
 

@@ -17,8 +17,8 @@ from umbel.cli.advancing import no_empty_folders
 from umbel.cli.printing import print_rows
 from umbel.data.sources import Sources
 from umbel.experiment.library import find_comparison, shipped_comparisons
-from umbel.runs.execution import advance, execute
-from umbel.runs.folder import RunFolder
+from umbel.folder.execution import advance, execute
+from umbel.folder.run_folder import RunFolder
 from umbel.runs.rows import Table
 
 RUN = "runs/fedavg-seed0"

@@ -18,12 +18,12 @@ import umbel
 from tests.federations import blobs, mlp
 from tests.shell import Shell
 from umbel.checks import UsageError
+from umbel.folder.run_folder import RunFolder
 from umbel.report import write_files
 from umbel.report.comparing import Sheet
 from umbel.report.panels import numbered
 from umbel.results.run import Result
 from umbel.run.metrics import check_names
-from umbel.runs.folder import RunFolder
 
 LOCAL = umbel.LocalTraining(lr=0.1, epochs=1)
 

@@ -14,9 +14,9 @@ from umbel.engines import choice
 from umbel.engines.processes import workers
 from umbel.engines.processes.crew import Crew
 from umbel.engines.processes.workers import can_fork
+from umbel.folder.execution import execute
+from umbel.folder.run_folder import RunFolder
 from umbel.networks import MLP
-from umbel.runs.execution import execute
-from umbel.runs.folder import RunFolder
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="this system does not fork processes")
 

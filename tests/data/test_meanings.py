@@ -20,7 +20,7 @@ from umbel.data.groups import read_groups
 from umbel.data.recordings import Cut
 from umbel.data.scenarios.windows import federation_of
 from umbel.experiment.python_run import described
-from umbel.runs.origins import check_origin, origin
+from umbel.folder.origin import check_origin, origin
 
 LETTERS = "abcdefghijkl"
 

@@ -27,8 +27,8 @@ from umbel.engines import EngineSettings
 from umbel.engines.processes import workers
 from umbel.engines.processes.crew import Crew
 from umbel.engines.processes.workers import can_fork
+from umbel.folder.run_folder import RunFolder
 from umbel.results.run import finish as end_early
-from umbel.runs.folder import RunFolder
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="this system does not fork processes")
 

@@ -19,8 +19,8 @@ from umbel.algorithms import FedAvg
 from umbel.checks import InUseError, UsageError
 from umbel.engines.replies.guarded import QuorumError
 from umbel.flower import Settings, serve
-from umbel.runs.execution import execute
-from umbel.runs.folder import RunFolder
+from umbel.folder.execution import execute
+from umbel.folder.run_folder import RunFolder
 
 ALL = replace(SMALL, algorithm=FedAvg(LOCAL), participation=1.0, rounds=2)
 

@@ -17,9 +17,9 @@ from umbel.algorithms import LCFL, FedAvg
 from umbel.data.scenarios.folder import Folder
 from umbel.data.sources import Sources
 from umbel.experiment.toml_file import write
-from umbel.runs import checkpoint
-from umbel.runs.folder import RunFolder
-from umbel.runs.restoring import restore
+from umbel.folder import checkpoint
+from umbel.folder.restoring import restore
+from umbel.folder.run_folder import RunFolder
 from umbel.server.clusterers import KMedoids
 
 pytestmark = pytest.mark.deployment

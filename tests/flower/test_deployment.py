@@ -25,9 +25,9 @@ from umbel.data.sources import Sources
 from umbel.engines.replies.validation import Limits
 from umbel.experiment.toml_file import write
 from umbel.flower.engine import TAKEN
-from umbel.runs import checkpoint
-from umbel.runs.folder import RunFolder
-from umbel.runs.restoring import restore
+from umbel.folder import checkpoint
+from umbel.folder.restoring import restore
+from umbel.folder.run_folder import RunFolder
 
 pytestmark = pytest.mark.deployment
 

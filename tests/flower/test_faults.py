@@ -22,8 +22,8 @@ from umbel.engines.replies.guarded import QuorumError
 from umbel.flower import Settings, serve
 from umbel.flower.discovery import Meeting
 from umbel.flower.exchange import WITHOUT_ANSWER, WORK
+from umbel.folder.run_folder import RunFolder
 from umbel.results.run import Result
-from umbel.runs.folder import RunFolder
 from umbel.testing import assert_same_state
 
 

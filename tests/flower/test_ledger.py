@@ -314,7 +314,7 @@ def test_what_a_node_left_that_was_killed_while_it_wrote_its_memory_is_removed(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("umbel.runs.tensor_files.save_file", killed)
+        patched.setattr("umbel.folder.tensor_files.save_file", killed)
         patched.setattr("shutil.rmtree", lambda *_, **__: None)
         with pytest.raises(KeyboardInterrupt):
             memorise(file, row)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.flower.deployment import Deployment, free_port
 from umbel.engines.privacy import Privacy
-from umbel.runs.folder import RunFolder
+from umbel.folder.run_folder import RunFolder
 
 pytestmark = [
     pytest.mark.deployment,

@@ -20,9 +20,9 @@ from umbel.data.tables.encoding import Encoding
 from umbel.files.seals import json_text
 from umbel.flower import Settings, serve
 from umbel.flower.owners import Owners
+from umbel.folder.run_folder import RunFolder
 from umbel.networks import TextClassifier
 from umbel.results.run import Experiment
-from umbel.runs.folder import RunFolder
 
 pytest.importorskip("pyarrow", reason="the extra umbel[data] is not installed")
 

@@ -22,8 +22,8 @@ from umbel.flower import Settings, serve
 from umbel.flower.client import Node
 from umbel.flower.exchange import HELLO
 from umbel.flower.registry import Roll
+from umbel.folder.flower_files import ROLL
 from umbel.networks import CharLSTM
-from umbel.runs.deployed import ROLL
 
 READING = replace(SMALL, algorithm=FedAvg(LOCAL), model=CharLSTM(4, 8), participation=1.0, rounds=1)
 

@@ -30,11 +30,11 @@ from umbel.flower.greeting import Site, SiteForm, name_in
 from umbel.flower.owners import Owners
 from umbel.flower.refusals import RefusedError
 from umbel.flower.registry import Roll
+from umbel.folder.execution import execute
+from umbel.folder.run_folder import RunFolder
 from umbel.networks import Linear
 from umbel.results.run import Experiment, Result
 from umbel.run.personal import Personal
-from umbel.runs.execution import execute
-from umbel.runs.folder import RunFolder
 
 
 def test_sites_of_their_own_data_need_no_planted_groups(tmp_path: Path) -> None:

@@ -27,9 +27,9 @@ import umbel
 from umbel.checks import UsageError
 from umbel.data.sources import Sources
 from umbel.files.seals import intact
+from umbel.folder.execution import advance, opened
+from umbel.folder.run_folder import RunFolder
 from umbel.run.rounds import Rounds
-from umbel.runs.execution import advance, opened
-from umbel.runs.folder import RunFolder
 from umbel.runs.run_tables import results_of
 
 EXPERIMENT = """

@@ -33,9 +33,9 @@ from tests.fuzz.commands import SECONDS, Outcome, attack, memory
 from tests.fuzz.folders import Whole, folders
 from tests.fuzz.inputs import Wrong
 from umbel.files.seals import BLANK, KEY, json_text, sealed
+from umbel.folder import tensor_files
+from umbel.folder.experiment_file import HEAD
 from umbel.run.digests import digest
-from umbel.runs import tensor_files
-from umbel.runs.experiment_file import HEAD
 
 DEEP: Any = 1
 for _ in range(900):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from umbel.folder.run_folder import RunFolder
 from umbel.papers.measures import measured, series, title
 from umbel.run.records import Record
-from umbel.runs.folder import RunFolder
 
 NOWHERE = RunFolder(Path("nowhere"))
 

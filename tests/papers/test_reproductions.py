@@ -21,6 +21,8 @@ from umbel.data.views import VIEWS
 from umbel.engines.precision import bf16_units
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.toml_file import plain, structured
+from umbel.folder.execution import execute
+from umbel.folder.run_folder import RunFolder
 from umbel.papers.base import Reproduction, Size
 from umbel.papers.catalogue import REPRODUCTIONS
 from umbel.papers.findings import PAPERS, findings, kept_files
@@ -29,8 +31,6 @@ from umbel.papers.page import page, shown
 from umbel.papers.published import ANY
 from umbel.papers.saved_results import SavedResults, kept
 from umbel.run.stopping import Budget
-from umbel.runs.execution import execute
-from umbel.runs.folder import RunFolder
 
 HEADLINES = {
     *("flacc-table1", "flacc-table4", "flacc-table5", "flacc-table6", "flacc-fig8"),

@@ -15,6 +15,9 @@ from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.engines import EngineSettings
 from umbel.files.seals import json_text
+from umbel.folder.environment import environment
+from umbel.folder.execution import execute
+from umbel.folder.run_folder import RunFolder
 from umbel.networks import MLP
 from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size
 from umbel.papers.findings import Findings
@@ -22,9 +25,6 @@ from umbel.papers.page import tables
 from umbel.papers.runner import left_out, pieces, results
 from umbel.results.run import Experiment, finish, resume
 from umbel.run.records import Record
-from umbel.runs.environment import environment
-from umbel.runs.execution import execute
-from umbel.runs.folder import RunFolder
 
 SMALL = replace(ROTATED_DIGITS, clients=8, examples=(20,))
 LOCAL = LocalTraining(epochs=1)

@@ -23,9 +23,9 @@ from umbel.data.federation import Federation
 from umbel.data.sources import Sources
 from umbel.engines.replies.faults import Faults
 from umbel.experiment.library import find_experiment
+from umbel.folder.execution import advance, execute
+from umbel.folder.run_folder import RunFolder
 from umbel.results.run import Experiment, read
-from umbel.runs.execution import advance, execute
-from umbel.runs.folder import RunFolder
 
 NASTY = "<script>alert(1)</script>"
 """A name that would be a program if it were not escaped."""

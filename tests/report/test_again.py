@@ -12,9 +12,9 @@ from tests.report.pages import Page
 from tests.shell import SMALL, Shell
 from umbel.algorithms import FedAvg
 from umbel.client.work import LocalTraining
+from umbel.folder.flower_files import NODES
 from umbel.report import write_files
 from umbel.results.run import Run, read
-from umbel.runs.deployed import NODES
 from umbel.runs.run_tables import run_folders
 from umbel.testing import blobs, mlp
 

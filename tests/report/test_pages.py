@@ -21,13 +21,13 @@ from umbel.algorithms import FLACC
 from umbel.checks import UsageError
 from umbel.data.sources import Sources
 from umbel.experiment.library import find_experiment
+from umbel.folder.advised import ADVICE
+from umbel.folder.execution import execute
+from umbel.folder.flower_files import NODES
+from umbel.folder.run_folder import RunFolder
 from umbel.report import write_files
 from umbel.report.packing import packed
 from umbel.results.run import read
-from umbel.runs.advised import ADVICE
-from umbel.runs.deployed import NODES
-from umbel.runs.execution import execute
-from umbel.runs.folder import RunFolder
 from umbel.runs.run_tables import results
 
 graph_objects = pytest.importorskip(

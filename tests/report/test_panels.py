@@ -9,6 +9,7 @@ import pytest
 
 from umbel.algorithms import FedAvg
 from umbel.client.work import LocalTraining
+from umbel.folder.clients_file import Client
 from umbel.report import terminal
 from umbel.report.charts import Chart, Dot, Scatter
 from umbel.report.clients import said
@@ -17,7 +18,6 @@ from umbel.report.panels import LONGEST, Panel, described
 from umbel.report.rounds import MOST_MARKS, marks, quality
 from umbel.results.run import Result, Run
 from umbel.run.records import Record
-from umbel.runs.client_rows import Client
 from umbel.summary import duration, three_digits
 from umbel.testing import blobs, mlp
 

@@ -12,11 +12,11 @@ import pytest
 
 from tests.report.pages import Page, beside_baselines, made
 from umbel.experiment.library import find_experiment
+from umbel.folder.run_folder import RunFolder
 from umbel.report.fates import fates
 from umbel.report.leading import leads, verdict
 from umbel.report.writing import write_files
 from umbel.results.run import Result, read
-from umbel.runs.folder import RunFolder
 from umbel.runs.statistics.contenders import Contender, contenders, gains
 from umbel.runs.statistics.data import Data
 from umbel.runs.statistics.measures import ACCURACY, LOSS, Measure

@@ -19,6 +19,7 @@ from umbel.algorithms.base import Algorithm
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
+from umbel.folder.run_folder import RunFolder
 from umbel.report import course_tables, standing_tables, terminal
 from umbel.report.charts import Chart
 from umbel.report.comparing import Sheet, courses, sheet
@@ -26,7 +27,6 @@ from umbel.report.evenness import evenness
 from umbel.report.writing import write_files
 from umbel.results.run import Experiment, Result, Run
 from umbel.run.records import Record
-from umbel.runs.folder import RunFolder
 from umbel.runs.outcomes import by_method
 from umbel.runs.run_tables import results
 from umbel.testing import blobs, mlp

@@ -19,14 +19,14 @@ from tests.shell import SMALL, Shell
 from umbel.cli import Plain
 from umbel.data.sources import Sources
 from umbel.files.spreadsheet_cells import formula_again, no_formula
+from umbel.folder.clients_file import Client, read_rows
+from umbel.folder.execution import advance
+from umbel.folder.run_folder import RunFolder
 from umbel.report import terminal
 from umbel.report.charts import Chart, Line
 from umbel.report.frameless import frameless, row
 from umbel.report.plots import draw
 from umbel.run.records import Record
-from umbel.runs.client_rows import Client, read_rows
-from umbel.runs.execution import advance
-from umbel.runs.folder import RunFolder
 from umbel.runs.rows import Table
 
 STRANGE = (

@@ -24,8 +24,8 @@ from umbel.experiment import toml_file as config
 from umbel.experiment.differences import check_same
 from umbel.experiment.made_in_python import OwnModule
 from umbel.experiment.python_run import described, differences
+from umbel.folder.run_folder import RunFolder
 from umbel.networks import Model
-from umbel.runs.folder import RunFolder
 
 
 @pytest.fixture(scope="module")

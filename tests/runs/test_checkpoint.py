@@ -21,9 +21,9 @@ from umbel.algorithms.restarts import RestartsState
 from umbel.algorithms.sharing import SharingState
 from umbel.checks import UsageError
 from umbel.client.constants import digest_of
+from umbel.folder import checkpoint, tensor_files
+from umbel.folder.checkpoint_parts import LARGE, SPARE
 from umbel.run.state_fields import can_hold
-from umbel.runs import checkpoint, tensor_files
-from umbel.runs.checkpoint_parts import LARGE, SPARE
 from umbel.testing import assert_same_state
 
 STATE = FLACCState(

@@ -16,11 +16,11 @@ from umbel.checks import UsageError
 from umbel.data.sources import Sources
 from umbel.experiment.differences import check_same
 from umbel.experiment.library import find_experiment
+from umbel.folder.execution import execute
+from umbel.folder.run_folder import RunFolder
 from umbel.method import Algorithm, Averaging, Context, Flow, LocalTraining, Setup, State, federate
 from umbel.results.run import read
 from umbel.runs.control import check_room, control, controls
-from umbel.runs.execution import execute
-from umbel.runs.folder import RunFolder
 
 
 def made(name: str, folder: Path, *settings: str) -> RunFolder:

@@ -18,10 +18,10 @@ import umbel as package
 from tests.shell import SMALL, Shell
 from umbel.checks import UsageError
 from umbel.files.seals import json_text
+from umbel.folder import checkpoint_parts
+from umbel.folder.run_folder import RunFolder
+from umbel.folder.tensor_files import reading, tensors_in, write
 from umbel.report.trees import ordered_tree
-from umbel.runs import checkpoint_parts
-from umbel.runs.folder import RunFolder
-from umbel.runs.tensor_files import reading, tensors_in, write
 
 RUN = "runs/ifca-seed0"
 

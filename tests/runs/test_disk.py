@@ -20,11 +20,11 @@ from tests.shell import SMALL
 from umbel.algorithms import CFLGP
 from umbel.data.sources import Sources
 from umbel.files.atomic import remove_left_of, replacing, write_text
+from umbel.folder import checkpoint_parts
+from umbel.folder.execution import advance, execute, opened
+from umbel.folder.run_folder import RunFolder
 from umbel.run.records import Record
 from umbel.run.rounds import Rounds
-from umbel.runs import checkpoint_parts
-from umbel.runs.execution import advance, execute, opened
-from umbel.runs.folder import RunFolder
 
 FILES = ("clusters.csv", "clusters.seal", "checkpoint.safetensors", "models/cluster-0.safetensors")
 

@@ -14,7 +14,7 @@ import umbel
 from umbel.checks import UsageError
 from umbel.cli import app
 from umbel.data.tables.encoding import Encoding
-from umbel.runs import encoding_file
+from umbel.folder import encoding_file
 
 pd = pytest.importorskip("pandas", reason="the extra umbel[data] is not installed")
 pytest.importorskip("pyarrow", reason="the extra umbel[data] is not installed")

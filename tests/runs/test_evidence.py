@@ -29,11 +29,11 @@ from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
 from umbel.data.sources import Sources
 from umbel.experiment.library import find_experiment
+from umbel.folder.evidence_folder import REGULAR, TURNS, EvidenceFolder, spacing
+from umbel.folder.execution import execute
+from umbel.folder.run_folder import RunFolder
 from umbel.results.run import Run, read
 from umbel.run.rounds import SAMPLED, sample
-from umbel.runs.evidence import REGULAR, TURNS, EvidenceFolder, spacing
-from umbel.runs.execution import execute
-from umbel.runs.folder import RunFolder
 from umbel.server.ask import Sample
 from umbel.server.clusterers import KMedoids
 

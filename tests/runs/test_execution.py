@@ -26,12 +26,12 @@ from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.experiment.toml_file import write
+from umbel.folder import checkpoint_parts
+from umbel.folder.execution import advance, execute
+from umbel.folder.run_folder import RunFolder
 from umbel.networks import MLP
 from umbel.results.run import Experiment, load
 from umbel.run.records import Record
-from umbel.runs import checkpoint_parts
-from umbel.runs.execution import advance, execute
-from umbel.runs.folder import RunFolder
 
 EXPERIMENT = Experiment(
     replace(ROTATED_DIGITS, clients=8, examples=(40, 60)),

@@ -14,13 +14,13 @@ import umbel
 from umbel.checks import InUseError, UsageError
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
+from umbel.folder.checkpoint import next_round
+from umbel.folder.execution import execute
+from umbel.folder.resuming import rounds_in
+from umbel.folder.run_folder import RunFolder
 from umbel.networks import Linear
 from umbel.results.run import Experiment
 from umbel.run.stopping import Budget
-from umbel.runs.checkpoint import next_round
-from umbel.runs.execution import execute
-from umbel.runs.folder import RunFolder
-from umbel.runs.resuming import rounds_in
 
 EXPERIMENT = Experiment(
     scenario=replace(ROTATED_DIGITS, clients=4),

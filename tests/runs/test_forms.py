@@ -16,9 +16,9 @@ from umbel import EngineSettings
 from umbel.algorithms.base import Served, Setup, State
 from umbel.algorithms.restarts import RestartsState
 from umbel.flow import Flow
+from umbel.folder import checkpoint
 from umbel.run.records import Record
 from umbel.run.returned_values import as_state
-from umbel.runs import checkpoint
 from umbel.server.ask import Context
 from umbel.testing import assert_same_state
 

@@ -23,12 +23,12 @@ from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.experiment.made_in_python import FROZEN_WITHIN
 from umbel.experiment.toml_file import write
+from umbel.folder import checkpoint
+from umbel.folder.execution import execute
+from umbel.folder.run_folder import RunFolder
+from umbel.folder.tensor_files import reading, tensors_in
 from umbel.networks import MLP
 from umbel.results.run import Experiment, load, read
-from umbel.runs import checkpoint
-from umbel.runs.execution import execute
-from umbel.runs.folder import RunFolder
-from umbel.runs.tensor_files import reading, tensors_in
 
 LOCAL = LocalTraining(lr=0.1, epochs=1, batch_size=8)
 HEAD = 8 * 3 + 3

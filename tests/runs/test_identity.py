@@ -16,9 +16,10 @@ from safetensors import safe_open
 import umbel
 from tests.runs.saved import LOCAL, make_run
 from umbel import UsageError
-from umbel.runs import descriptions, encoding_file
-from umbel.runs.folder import RunFolder
-from umbel.runs.identity import identity
+from umbel.folder import encoding_file
+from umbel.folder.identity import identity
+from umbel.folder.run_folder import RunFolder
+from umbel.runs import descriptions
 
 OTHER = "is of another run than checkpoint.safetensors"
 

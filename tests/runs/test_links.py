@@ -10,7 +10,7 @@ import pytest
 import umbel as package
 from tests.shell import SMALL, Shell
 from umbel.files.atomic import write_text
-from umbel.runs.folder import RunFolder
+from umbel.folder.run_folder import RunFolder
 
 RUN = "runs/ifca-seed0"
 

@@ -32,13 +32,13 @@ from umbel.engines.replies.faults import Faults
 from umbel.engines.replies.guarded import QuorumError
 from umbel.engines.replies.validation import Limits
 from umbel.flow import Engine, Replies, Request, Rows
+from umbel.folder.execution import TOGETHER, execute, execute_together
+from umbel.folder.run_folder import RunFolder
 from umbel.networks import MLP
 from umbel.results.run import Experiment, Run
 from umbel.run.joined_requests import kind_of, merged
 from umbel.run.lockstep import MeetingPoint, joined, pays, seats
 from umbel.run.records import Record
-from umbel.runs.execution import TOGETHER, execute, execute_together
-from umbel.runs.folder import RunFolder
 
 LOCAL = LocalTraining(epochs=2, batch_size=10)
 EXPERIMENT = Experiment(

@@ -108,7 +108,7 @@ def test_a_full_disk_leaves_what_was_exported_before(
             raise SafetensorError("I/O error: No space left on device (os error 28)")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("umbel.runs.tensor_files.save_file", full)
+    monkeypatch.setattr("umbel.folder.tensor_files.save_file", full)
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OSError, match="No space left on device") as error:
         personal.export(to, client="site-3", out=file)

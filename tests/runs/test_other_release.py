@@ -9,7 +9,7 @@ import torch
 
 from tests.runs.test_finishing import stopped
 from umbel.data.sources import Sources
-from umbel.runs.execution import execute
+from umbel.folder.execution import execute
 
 
 @pytest.mark.parametrize("package", ["umbel.version.__version__", "torch.__version__"])

@@ -16,10 +16,10 @@ from tests.runs.tuned import EXPERIMENT, ended, of_each, opened
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.engines import EngineSettings
+from umbel.folder.execution import execute_together
+from umbel.folder.run_folder import RunFolder
 from umbel.report import terminal
 from umbel.results.run import load
-from umbel.runs.execution import execute_together
-from umbel.runs.folder import RunFolder
 
 
 @pytest.fixture(scope="module")

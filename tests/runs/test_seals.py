@@ -21,11 +21,11 @@ from tests.shell import SMALL, Shell
 from umbel.algorithms.base import State
 from umbel.checks import UsageError
 from umbel.files.seals import json_text, json_value, seal
+from umbel.folder import checkpoint
+from umbel.folder.records_file import RecordLines
+from umbel.folder.run_folder import RunFolder
 from umbel.run.records import Record
 from umbel.run.stopping import Budget
-from umbel.runs import checkpoint
-from umbel.runs.folder import RunFolder
-from umbel.runs.record_lines import RecordLines
 
 STATE = State(torch.arange(12.0).reshape(2, 6), torch.tensor([0, 1, 0]))
 RECORDS = [Record(round=n, loss=0.5 / (n + 1), accuracy=0.1 * n, missing=(n,)) for n in range(4)]

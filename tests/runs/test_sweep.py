@@ -9,7 +9,7 @@ import pytest
 from tests.shell import SMALL
 from umbel.checks import UsageError
 from umbel.experiment.sweep import parts_of, sweep, values_of
-from umbel.runs.folder import RunFolder
+from umbel.folder.run_folder import RunFolder
 
 
 @pytest.fixture

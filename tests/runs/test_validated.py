@@ -18,11 +18,11 @@ from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.engines import EngineSettings, Vectorised
 from umbel.flow import Engine, Replies, Request
+from umbel.folder.execution import execute, execute_together
+from umbel.folder.run_folder import RunFolder
 from umbel.networks import MLP
 from umbel.results.run import Experiment, Run, load
 from umbel.run.records import Record
-from umbel.runs.execution import execute, execute_together
-from umbel.runs.folder import RunFolder
 
 LOCAL = LocalTraining(epochs=2, batch_size=10)
 EXPERIMENT = Experiment(

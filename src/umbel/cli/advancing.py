@@ -26,9 +26,9 @@ from umbel.data.sources import Sources
 from umbel.data.tables.described import described
 from umbel.data.tables.encoding import Encoding
 from umbel.files.atomic import FULL
+from umbel.folder.execution import advance_locked, execute_together, opened
+from umbel.folder.run_folder import RunFolder
 from umbel.run.lockstep import as_one
-from umbel.runs.execution import advance_locked, execute_together, opened
-from umbel.runs.folder import RunFolder
 
 INTERRUPTED = 130
 

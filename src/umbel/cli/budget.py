@@ -33,8 +33,8 @@ def finish(run: Path, data_dir: Path | None, no_import: bool) -> None:
     """End a RUN with the rounds that are done: write its models and clusters."""
     from umbel.cli.importing import allow_rounds
     from umbel.cli.looking import print_run
+    from umbel.folder.run_folder import RunFolder
     from umbel.runs import saving
-    from umbel.runs.folder import RunFolder
 
     allow_rounds(RunFolder.open(run), no_import)
     saving.finish(run, data_dir=data_dir)

@@ -16,7 +16,7 @@ from umbel.cli.printing import say
 
 if TYPE_CHECKING:
     from umbel.experiment.experiment import ExperimentSettings
-    from umbel.runs.folder import RunFolder
+    from umbel.folder.run_folder import RunFolder
 
 
 def allow(experiments: Iterable[ExperimentSettings], no_import: bool) -> bool:

@@ -26,7 +26,7 @@ from umbel.summary import counted, few
 
 if TYPE_CHECKING:
     from umbel.experiment.experiment import ExperimentSettings
-    from umbel.runs.folder import RunFolder
+    from umbel.folder.run_folder import RunFolder
 
 PLOT_HELP = "Also draw a figure, to a file that ends in .png, .svg, .pdf."
 
@@ -115,7 +115,7 @@ def _check_together(
 
 def _settings(run: Path) -> str:
     """The file that says what is run, as it is."""
-    from umbel.runs.folder import RunFolder
+    from umbel.folder.run_folder import RunFolder
 
     return RunFolder.open(run).toml
 
@@ -130,11 +130,11 @@ def _print_results(
 ) -> None:
     """One run in detail, a table of several, or advice."""
     from umbel.cli.courses import goal_of, rounds_of
+    from umbel.folder.advised import holds_advice
+    from umbel.folder.finding import runs_in
+    from umbel.folder.run_folder import RunFolder
     from umbel.report import course_tables, standing_tables, terminal
     from umbel.results.run import Result
-    from umbel.runs.advised import holds_advice
-    from umbel.runs.finding import runs_in
-    from umbel.runs.folder import RunFolder
     from umbel.runs.outcomes import chosen
 
     folders = runs_in(run)
@@ -270,11 +270,11 @@ def estimate_clusters(
 
 def print_run(folder: RunFolder) -> None:
     """The results of a run so far, and its clusters if it is finished."""
+    from umbel.folder.flower_files import names_on_the_roll
     from umbel.report import terminal
     from umbel.report.evenness import of_clients
     from umbel.results.run import Result
     from umbel.run.metrics import names_of
-    from umbel.runs.deployed import names_on_the_roll
 
     run = Result(folder)
     records, clients = run.records, run.clients if run.finished else []

@@ -16,7 +16,7 @@ from umbel.summary import counted
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from umbel.runs.folder import RunFolder
+    from umbel.folder.run_folder import RunFolder
 
 WIDTH = 80
 """Width in characters that is used if a terminal is too narrow for all columns."""

@@ -45,8 +45,8 @@ def report(
     """Write one page, to be opened in a browser, about a run, a folder of RUNS, or advice."""
     from umbel.advice.saving import write_page
     from umbel.files.reading import check_folder, check_place
+    from umbel.folder.advised import holds_advice
     from umbel.report import write_files
-    from umbel.runs.advised import holds_advice
 
     if out is not None:
         check_place(out, "--out")
@@ -90,9 +90,9 @@ def export(
     """
     from umbel.cli.importing import allow_parts, announce
     from umbel.experiment.python_run import find_net
+    from umbel.folder.run_folder import RunFolder
     from umbel.report import exporting
     from umbel.results.run import load
-    from umbel.runs.folder import RunFolder
     from umbel.runs.model_export import export_model
 
     folder = RunFolder.open(run)

@@ -16,10 +16,10 @@ from umbel.cli.screen import OwnScreen, Screen
 from umbel.data.sources import Sources
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.toml_file import plain, structured
+from umbel.folder.execution import execute, execute_together
+from umbel.folder.run_folder import RunFolder
 from umbel.papers.base import Reproduction, Size
 from umbel.papers.runner import Piece, distinct_experiments, pieces, taken
-from umbel.runs.execution import execute, execute_together
-from umbel.runs.folder import RunFolder
 
 SCREEN = OwnScreen(lines=2)
 """Where the progress of the runs is shown."""

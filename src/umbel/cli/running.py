@@ -27,7 +27,7 @@ from umbel.cli.options import (
 
 if TYPE_CHECKING:
     from umbel.experiment.experiment import ExperimentSettings
-    from umbel.runs.folder import RunFolder
+    from umbel.folder.run_folder import RunFolder
 
 
 @click.command()
@@ -58,8 +58,8 @@ def run(
     from umbel.experiment.library import find_experiment
     from umbel.experiment.toml_file import read
     from umbel.files.atomic import writing_to
+    from umbel.folder.run_folder import RunFolder
     from umbel.run.stopping import Budget
-    from umbel.runs.folder import RunFolder
 
     budget = Budget.of(until, max_time)
     file = find_experiment(experiment)
@@ -101,8 +101,8 @@ def resume(
     from umbel.cli.importing import allow_rounds
     from umbel.cli.looking import print_run
     from umbel.experiment.places import sources_of
-    from umbel.runs.folder import RunFolder
-    from umbel.runs.resuming import reopened, replan
+    from umbel.folder.resuming import reopened, replan
+    from umbel.folder.run_folder import RunFolder
 
     folder = RunFolder.open(run)
     allow_rounds(folder, no_import)

@@ -14,7 +14,7 @@ from torch import Tensor
 from umbel.checks import UsageError
 from umbel.client.constants import bits
 from umbel.files.atomic import alone, remove_left_of
-from umbel.runs.tensor_files import reading, tensors_in, write
+from umbel.folder.tensor_files import reading, tensors_in, write
 
 KEPT = 2
 

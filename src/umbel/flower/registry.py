@@ -18,7 +18,7 @@ from umbel.data.federation import Federation
 from umbel.data.splits import Split
 from umbel.files.seals import json_value
 from umbel.flower.greeting import Site, SiteForm
-from umbel.runs.deployed import settled
+from umbel.folder.flower_files import settled
 from umbel.summary import few
 
 log = logging.getLogger(__name__)

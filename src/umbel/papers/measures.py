@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log10
 
+from umbel.folder.run_folder import RunFolder
 from umbel.results.run import load
 from umbel.run.records import Record
-from umbel.runs.folder import RunFolder
 from umbel.server.cluster_count import largest_gap, singular_values
 
 OPTIMAL = 1.0 - 1e-9

@@ -19,14 +19,14 @@ from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.experiment.differences import check_same
 from umbel.experiment.experiment import ExperimentSettings
+from umbel.folder.execution import advance, execute_together
+from umbel.folder.run_folder import RunFolder
 from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size, SpectrumPlot
 from umbel.papers.comparing import SAVED
 from umbel.papers.measures import measured, series
 from umbel.papers.saved_results import CellResult, SavedResults, curve, made_in
 from umbel.results.run import load
 from umbel.run.records import Record
-from umbel.runs.execution import advance, execute_together
-from umbel.runs.folder import RunFolder
 from umbel.server.cluster_count import singular_values
 from umbel.summary import counted
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from umbel.files.atomic import write_text
+from umbel.folder.environment import environment
 from umbel.papers.base import Size
 from umbel.papers.findings import kept_files
 from umbel.papers.measures import named
-from umbel.runs.environment import environment
 from umbel.summary import counted, joined_by_and
 
 MOST_POINTS = 100

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil, cos, inf, pi, sin, sqrt
 
+from umbel.folder.clients_file import Client, by_cluster
 from umbel.report.charts import Dot, Label, Scatter, Strip, Strips
 from umbel.report.panels import Panel
 from umbel.results.run import Result
-from umbel.runs.client_rows import Client, by_cluster
 from umbel.runs.statistics.fairness import value_of
 from umbel.summary import counted
 

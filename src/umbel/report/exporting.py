@@ -16,8 +16,8 @@ from umbel.experiment.flat import flat, measures_of
 from umbel.experiment.toml_file import plain
 from umbel.files.atomic import naming
 from umbel.files.reading import check_no_link
+from umbel.folder.run_folder import RunFolder
 from umbel.run.records import Record
-from umbel.runs.folder import RunFolder
 
 AT_ONCE = 500
 """Number of values sent to MLflow in one message."""

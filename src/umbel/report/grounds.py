@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from umbel.algorithms.restarts import innermost
 from umbel.experiment.unimported import Stranger
+from umbel.folder.clients_file import Client
+from umbel.folder.evidence_folder import Snapshot
 from umbel.report.charts import Chart, Dot, Heatmap, Line, Mark, Scatter
 from umbel.report.clients import said
 from umbel.report.panels import Panel
@@ -18,8 +20,6 @@ from umbel.report.rounds import course, marks
 from umbel.report.trees import brackets, ordered_tree
 from umbel.results.run import Result
 from umbel.run.metrics import names_of
-from umbel.runs.client_rows import Client
-from umbel.runs.evidence import Snapshot
 
 MEASURES: Mapping[str, tuple[str, str]] = {
     "best_cross": ("Smallest cross-similarity of the best pair", "alpha-min-cross"),

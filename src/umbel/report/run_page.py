@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from umbel.checks import command
+from umbel.folder.clients_file import Client, by_cluster
+from umbel.folder.how_to_continue import Way, way_of
 from umbel.report import clients, rounds
 from umbel.report.grounds import grounds
 from umbel.report.listing import listing
@@ -16,12 +18,10 @@ from umbel.report.words import in_a_row
 from umbel.results.run import Result
 from umbel.run.records import MEGABYTE
 from umbel.run.stopping import exact
-from umbel.runs.client_rows import Client, by_cluster
 from umbel.runs.outcomes import mean_text
 from umbel.runs.statistics.agreement import agreement
 from umbel.runs.statistics.baselines import Baselines
 from umbel.runs.statistics.fairness import fairness
-from umbel.runs.way_on import Way, way_of
 from umbel.summary import counted, number_text, scaled_text, three_digits
 
 MOST_ROWS = 100

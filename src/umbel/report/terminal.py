@@ -9,6 +9,7 @@ from math import floor
 from rich.table import Table
 
 from umbel.checks import printable
+from umbel.folder.clients_file import Client, by_cluster
 from umbel.report.frameless import add_columns, fitting, folded, frameless, row
 from umbel.report.shared_models import not_served_apart
 from umbel.report.words import in_a_row
@@ -16,7 +17,6 @@ from umbel.results.run import Result
 from umbel.run.metrics import names_of
 from umbel.run.records import EVALUATION, NONE, Record
 from umbel.runs.assignment import Assignment
-from umbel.runs.client_rows import Client, by_cluster
 from umbel.runs.outcomes import (
     Methods,
     by_method,

@@ -9,14 +9,14 @@ from pathlib import Path
 from umbel.checks import UsageError, check
 from umbel.files.atomic import write_text
 from umbel.files.reading import check_no_link
+from umbel.folder.finding import runs_in
+from umbel.folder.run_folder import RunFolder
 from umbel.report.comparison_page import comparison_page
 from umbel.report.panels import numbered
 from umbel.report.plot_files import check_plotting
 from umbel.report.plots import draw_each
 from umbel.report.run_page import run_page
 from umbel.results.run import Result
-from umbel.runs.finding import runs_in
-from umbel.runs.folder import RunFolder
 from umbel.runs.outcomes import chosen
 
 

@@ -18,18 +18,18 @@ from umbel.experiment import toml_file as config
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.made_in_python import OwnModule
 from umbel.flow import Engine
+from umbel.folder.execution import advance_states
+from umbel.folder.flower_files import OVER_FLOWER, over_flower
+from umbel.folder.how_to_continue import way_on
+from umbel.folder.resuming import num_done, reopened, replan, rounds_in
+from umbel.folder.run_folder import RunFolder
+from umbel.folder.saved_run import SavedRun
 from umbel.run.records import Record
 from umbel.run.rounds import Rounds
 from umbel.run.stopping import Budget, Stop, Until
 from umbel.runs.assignment import Assignment
-from umbel.runs.deployed import OVER_FLOWER, over_flower
-from umbel.runs.execution import advance_states
-from umbel.runs.folder import RunFolder
 from umbel.runs.model_export import Exported, Format, export_model
 from umbel.runs.newcomers import assign, assign_unlabelled, federation_of
-from umbel.runs.resuming import num_done, reopened, replan, rounds_in
-from umbel.runs.saved_run import SavedRun
-from umbel.runs.way_on import way_on
 from umbel.settings import hinting
 from umbel.summary import counted
 

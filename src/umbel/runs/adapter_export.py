@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from umbel.checks import UsageError
 from umbel.client.experts import Down
 from umbel.files.atomic import replacing
+from umbel.folder.tensor_files import NOTHING, write_plain
 from umbel.networks.packages import optional
-from umbel.runs.tensor_files import NOTHING, write_plain
 
 WEIGHTS = "adapter_model.safetensors"
 SETTINGS = "adapter_config.json"

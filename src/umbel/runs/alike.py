@@ -7,7 +7,7 @@ from dataclasses import replace
 from umbel.checks import check
 from umbel.client.objectives import BINARY, CLASSIFICATION
 from umbel.data.federation import Federation
-from umbel.runs.saved_run import SavedRun
+from umbel.folder.saved_run import SavedRun
 
 
 def alike(result: SavedRun, newcomers: Federation) -> Federation:

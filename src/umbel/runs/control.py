@@ -30,7 +30,7 @@ from umbel.checks import check
 from umbel.client.work import Gradient, LocalTraining
 from umbel.experiment.experiment import LONGEST_NAME, ExperimentSettings
 from umbel.experiment.sweep import OF_CONTROL
-from umbel.runs.folder import RunFolder
+from umbel.folder.run_folder import RunFolder
 from umbel.server.aggregation import Averaging
 from umbel.summary import counted
 

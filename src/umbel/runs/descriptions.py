@@ -21,9 +21,9 @@ from umbel.client.net import Net
 from umbel.client.work import Description
 from umbel.data.splits import typed
 from umbel.flow import Flow
+from umbel.folder import tensor_files
+from umbel.folder.identity import RUN, check_identity, identity
 from umbel.run.rounds import Rounds, asked
-from umbel.runs import tensor_files
-from umbel.runs.identity import RUN, check_identity, identity
 from umbel.seeds import Stream, seed_of
 from umbel.server.ask import Context
 from umbel.summary import few, in_short

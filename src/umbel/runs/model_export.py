@@ -23,13 +23,13 @@ from torch import Tensor, nn
 from umbel.checks import UsageError, check, first_line, nearest
 from umbel.files.atomic import write_bytes
 from umbel.files.reading import check_folder, check_no_link, check_place
+from umbel.folder import encoding_file
+from umbel.folder.identity import RUN, identity
+from umbel.folder.models_folder import MadeFor
+from umbel.folder.saved_run import SavedRun
+from umbel.folder.tensor_files import write_plain
 from umbel.run.digests import digest
-from umbel.runs import encoding_file
 from umbel.runs.adapter_export import to_peft
-from umbel.runs.identity import RUN, identity
-from umbel.runs.models_folder import MadeFor
-from umbel.runs.saved_run import SavedRun
-from umbel.runs.tensor_files import write_plain
 
 Format = Literal["onnx", "torch", "safetensors", "peft"]
 

@@ -24,18 +24,19 @@ from umbel.data.tables.newcomers import read_newcomers
 from umbel.data.tables.reading import holds_tables
 from umbel.engines.choice import EngineSettings
 from umbel.experiment.places import sources_of, whole
+from umbel.folder import checkpoint, encoding_file
+from umbel.folder.execution import opened
+from umbel.folder.flower_files import NOT_HERE, inputs_on_the_roll, over_flower
+from umbel.folder.how_to_continue import way_on
+from umbel.folder.origin import check_origin, origin
+from umbel.folder.saved_run import SavedRun
 from umbel.run.returned_values import check_columns
 from umbel.run.rounds import Rounds
-from umbel.runs import checkpoint, descriptions, encoding_file
+from umbel.runs import descriptions
 from umbel.runs.alike import alike
 from umbel.runs.assignment import Assignment
 from umbel.runs.confidence import Losses, confidences, example_losses
-from umbel.runs.deployed import NOT_HERE, inputs_on_the_roll, over_flower
 from umbel.runs.descriptions import Descriptions
-from umbel.runs.execution import opened
-from umbel.runs.origins import check_origin, origin
-from umbel.runs.saved_run import SavedRun
-from umbel.runs.way_on import way_on
 from umbel.settings import argument
 from umbel.summary import few
 

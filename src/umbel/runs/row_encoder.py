@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from umbel.checks import UsageError, check
 from umbel.data.tables.encoding import Encoding
 from umbel.data.tables.newcomers import encoded
-from umbel.runs.encoding_file import read_beside
+from umbel.folder.encoding_file import read_beside
 
 
 class RowEncoder:

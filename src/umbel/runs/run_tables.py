@@ -12,13 +12,13 @@ from umbel.checks import UsageError, check
 from umbel.data.groups import is_number
 from umbel.experiment.flat import flat, measures_of
 from umbel.experiment.toml_file import plain
+from umbel.folder.clients_file import COLUMNS, TUNED, Client
+from umbel.folder.finding import runs_in
+from umbel.folder.run_folder import RunFolder
 from umbel.notebooks import cut
 from umbel.results.run import Result
 from umbel.run.metrics import names_of
 from umbel.run.records import Record
-from umbel.runs.client_rows import COLUMNS, TUNED, Client
-from umbel.runs.finding import runs_in
-from umbel.runs.folder import RunFolder
 from umbel.runs.rows import Table, Value
 from umbel.runs.statistics.agreement import (
     adjusted_mutual_information,

@@ -15,7 +15,7 @@ from umbel.algorithms.base import Algorithm
 from umbel.checks import UsageError
 from umbel.engines.choice import EngineSettings
 from umbel.experiment.toml_file import structured, writable
-from umbel.runs import checkpoint
+from umbel.folder import checkpoint
 from umbel.testing.engines import Shuffled
 from umbel.testing.federations import blobs
 from umbel.testing.runs import ROUNDS, last_state, run_of, uninterrupted

@@ -12,9 +12,9 @@ from umbel.checks import UsageError
 from umbel.engines.replies.guarded import Guarded
 from umbel.engines.replies.validation import Limits
 from umbel.flow import Engine, as_flow, drive
+from umbel.folder.evidence_folder import evidence_of
 from umbel.run.metrics import as_measures
 from umbel.run.returned_values import as_assigned
-from umbel.runs.evidence import evidence_of
 from umbel.testing.engines import Listening, Reversed
 from umbel.testing.federations import SIZES, blobs
 from umbel.testing.runs import ROUNDS, run_of, uninterrupted

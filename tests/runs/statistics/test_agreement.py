@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score
 
-from umbel.runs.client_rows import Client
+from umbel.folder.clients_file import Client
 from umbel.runs.statistics.agreement import adjusted_rand_index, agreement
 
 WRISTS = ("left", "right", "left", "right", "left", "right")

@@ -13,11 +13,11 @@ import pytest
 import umbel
 from tests.runs.saved import make_run
 from umbel.flow import Engine, Replies, Request
+from umbel.folder.tensor_files import reading, tensors_in, write
 from umbel.results.run import Result
 from umbel.runs.statistics.contenders import contenders, gains
 from umbel.runs.statistics.data import Data
 from umbel.runs.statistics.measures import ACCURACY
-from umbel.runs.tensor_files import reading, tensors_in, write
 
 EXPERIMENT = """
 rounds = 1

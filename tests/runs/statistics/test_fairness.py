@@ -9,10 +9,10 @@ from math import sqrt
 import pytest
 
 from tests.report.pages import made
+from umbel.folder.clients_file import Client
+from umbel.folder.run_folder import RunFolder
 from umbel.results.run import Result
 from umbel.run.records import Record
-from umbel.runs.client_rows import Client
-from umbel.runs.folder import RunFolder
 from umbel.runs.statistics.baselines import Baselines
 from umbel.runs.statistics.fairness import (
     fairness,

@@ -24,10 +24,10 @@ from umbel.client.objectives import REGRESSION
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.experiment.library import find_experiment
+from umbel.folder.clients_file import Client
+from umbel.folder.run_folder import RunFolder
 from umbel.report import standing_tables
 from umbel.results.run import Result, Run, read
-from umbel.runs.client_rows import Client
-from umbel.runs.folder import RunFolder
 from umbel.runs.run_tables import results
 from umbel.runs.statistics.measures import ACCURACY, LOSS, Measure, measure_named, measure_of
 from umbel.testing import blobs, mlp

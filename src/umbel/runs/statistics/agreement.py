@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from umbel.folder.clients_file import Client
 from umbel.run import scores
-from umbel.runs.client_rows import Client
 
 Score: TypeAlias = Callable[[Sequence[str], Sequence[int]], float]
 """How well clusters agree with values of the same clients."""

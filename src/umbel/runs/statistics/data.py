@@ -11,11 +11,11 @@ from umbel.data.scenarios.base import Scenario
 from umbel.experiment.made_in_python import OwnData
 from umbel.experiment.places import without_paths
 from umbel.files.seals import BROKEN
+from umbel.folder.flower_files import over_flower
+from umbel.folder.tensor_files import header_of
 from umbel.results.run import Result
 from umbel.run.digests import near
 from umbel.run.personal import Personal
-from umbel.runs.deployed import over_flower
-from umbel.runs.tensor_files import header_of
 from umbel.summary import few
 
 log = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ from math import ceil, sqrt
 
 import numpy as np
 
+from umbel.folder.clients_file import Client
 from umbel.results.run import Result
-from umbel.runs.client_rows import Client
 from umbel.runs.statistics.baselines import FEDERATED, LOCAL, Baselines
 
 SAME = 1e-6

@@ -11,9 +11,9 @@ from umbel.data.tables.encoding import Encoding
 from umbel.experiment.places import Places, for_folder, whole
 from umbel.files.atomic import write_text
 from umbel.files.seals import json_text, json_value
-from umbel.runs.identity import RUN, check_identity
-from umbel.runs.tensor_files import NOTHING
-from umbel.runs.way_on import way_on
+from umbel.folder.how_to_continue import way_on
+from umbel.folder.identity import RUN, check_identity
+from umbel.folder.tensor_files import NOTHING
 from umbel.settings import whole_path
 
 FILE = "encoding.json"

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from umbel.checks import UsageError
+from umbel.folder.tensor_files import header_of
 from umbel.run.digests import digest
-from umbel.runs.tensor_files import header_of
 
 CHECKPOINT = "checkpoint.safetensors"
 

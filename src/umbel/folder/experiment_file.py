@@ -13,9 +13,9 @@ from umbel.experiment.places import look_in
 from umbel.files.atomic import write_text
 from umbel.files.reading import read_bytes, read_text
 from umbel.files.seals import BLANK, BROKEN, KEY, intact, sealed
-from umbel.runs import checkpoint
-from umbel.runs.origins import experiment_changes
-from umbel.runs.way_on import in_python
+from umbel.folder import checkpoint
+from umbel.folder.how_to_continue import in_python
+from umbel.folder.origin import experiment_changes
 
 HEAD = f"# {KEY}: {BLANK}\n"
 """Beginning of the first line, above the settings."""

@@ -19,8 +19,8 @@ from umbel.experiment.made_in_python import FROZEN_WITHIN
 from umbel.experiment.places import without_paths
 from umbel.experiment.toml_file import plain, structured
 from umbel.files.seals import BROKEN
+from umbel.folder.checkpoint import UNREADABLE
 from umbel.run.digests import digest, fingerprint, near
-from umbel.runs.checkpoint import UNREADABLE
 
 FREE = ("name", "description", "rounds", "evaluate_every", "checkpoint_every", "metrics")
 """Settings that may change during a run: they change no model, or only the number of rounds."""

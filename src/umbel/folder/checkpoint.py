@@ -21,11 +21,11 @@ from torch import Tensor
 from umbel.algorithms.base import State
 from umbel.checks import UsageError
 from umbel.client.constants import written_out
+from umbel.folder import checkpoint_parts
+from umbel.folder.checkpoint_parts import NO_PARTS, Parts, is_entry
+from umbel.folder.states_of_older_versions import as_now, is_idle, without_idle
+from umbel.folder.tensor_files import DAMAGED, reading, tensors_in, write
 from umbel.run.state_fields import holds_tensors, within
-from umbel.runs import checkpoint_parts
-from umbel.runs.checkpoint_parts import NO_PARTS, Parts, is_entry
-from umbel.runs.former_states import as_now, is_idle, without_idle
-from umbel.runs.tensor_files import DAMAGED, reading, tensors_in, write
 from umbel.version import versions
 
 FORMAT, BEFORE_PARTS, BEFORE_SEALS = 4, 3, 2

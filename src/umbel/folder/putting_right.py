@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from umbel.checks import UsageError
-from umbel.runs.way_on import way_on
+from umbel.folder.how_to_continue import way_on
 
 
 @contextmanager

@@ -20,11 +20,11 @@ from umbel.data.form import Form
 from umbel.experiment.made_in_python import FROZEN_WITHIN
 from umbel.experiment.toml_file import structured
 from umbel.files.atomic import link, settle
+from umbel.folder.identity import RUN, check_identity, identity
+from umbel.folder.putting_right import putting_right
+from umbel.folder.tensor_files import Header, reading, tensors_in, write
 from umbel.run.rounds import Rounds
 from umbel.run.scores import ClientScores
-from umbel.runs.identity import RUN, check_identity, identity
-from umbel.runs.putting_right import putting_right
-from umbel.runs.tensor_files import Header, reading, tensors_in, write
 
 OwnModels = Literal["cluster", "personal", "mixture", "experts"]
 """The kind of model that a client uses.

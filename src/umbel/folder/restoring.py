@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from umbel.algorithms.base import State
 from umbel.checks import UsageError
 from umbel.files.seals import AGAIN
-from umbel.runs import checkpoint
-from umbel.runs.folder import RunFolder
-from umbel.runs.origins import Origin, check_origin, check_sizes
-from umbel.runs.tensor_files import remove_half_written
+from umbel.folder import checkpoint
+from umbel.folder.origin import Origin, check_origin, check_sizes
+from umbel.folder.run_folder import RunFolder
+from umbel.folder.tensor_files import remove_half_written
 from umbel.summary import counted
 from umbel.version import differing
 

@@ -16,15 +16,15 @@ from umbel.checks import UsageError, check
 from umbel.client.net import Net
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.made_in_python import OwnModule
+from umbel.folder import checkpoint
+from umbel.folder.clients_file import Client, number_of
+from umbel.folder.models_folder import MadeFor
+from umbel.folder.putting_right import putting_right
+from umbel.folder.run_folder import RunFolder
+from umbel.folder.unfinished import clients_so_far
 from umbel.notebooks import cut
 from umbel.run.records import MEGABYTE, Record, last_evaluated
 from umbel.run.start import first_state, unsaid
-from umbel.runs import checkpoint
-from umbel.runs.client_rows import Client, number_of
-from umbel.runs.folder import RunFolder
-from umbel.runs.models_folder import MadeFor
-from umbel.runs.putting_right import putting_right
-from umbel.runs.unfinished import clients_so_far
 from umbel.settings import argument
 from umbel.summary import counted, few
 

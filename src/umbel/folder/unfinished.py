@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from umbel.checks import UsageError, check
-from umbel.runs import checkpoint
-from umbel.runs.client_rows import Client
-from umbel.runs.deployed import names_on_the_roll
-from umbel.runs.folder import RunFolder
+from umbel.folder import checkpoint
+from umbel.folder.clients_file import Client
+from umbel.folder.flower_files import names_on_the_roll
+from umbel.folder.run_folder import RunFolder
 from umbel.server.numbering import in_order_of_appearance
 
 

@@ -20,20 +20,20 @@ from umbel.experiment.paths import under
 from umbel.experiment.places import note, sources_of
 from umbel.experiment.toml_file import plain
 from umbel.flow import Engine
+from umbel.folder.checkpoint_parts import NO_PARTS, Parts
+from umbel.folder.clients_file import write_rows
+from umbel.folder.environment import now
+from umbel.folder.flower_files import OVER_FLOWER, over_flower
+from umbel.folder.how_to_continue import way_on
+from umbel.folder.origin import origin
+from umbel.folder.restoring import restore
+from umbel.folder.run_folder import RunFolder
 from umbel.run.guarded_engine import are_elsewhere
 from umbel.run.lockstep import pays, seats
 from umbel.run.records import Record
 from umbel.run.rounds import Rounds
 from umbel.run.scores import ClientScores
 from umbel.run.stopping import Budget, Stop
-from umbel.runs.checkpoint_parts import NO_PARTS, Parts
-from umbel.runs.client_rows import write_rows
-from umbel.runs.deployed import OVER_FLOWER, over_flower
-from umbel.runs.environment import now
-from umbel.runs.folder import RunFolder
-from umbel.runs.origins import origin
-from umbel.runs.restoring import restore
-from umbel.runs.way_on import way_on
 from umbel.settings import hinting
 
 T = TypeVar("T")

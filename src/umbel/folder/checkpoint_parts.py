@@ -21,7 +21,7 @@ from umbel.checks import UsageError
 from umbel.client.constants import bits, digest_of, written_out
 from umbel.engines.alignment import aligned
 from umbel.files.atomic import PARTIAL, remove_partial
-from umbel.runs.tensor_files import HALF_WRITTEN, reading, write_over
+from umbel.folder.tensor_files import HALF_WRITTEN, reading, write_over
 from umbel.summary import in_short
 
 LARGE = 2**20

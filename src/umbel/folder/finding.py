@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from umbel.files.reading import EXPERIMENT
-from umbel.runs.advised import holds_advice
-from umbel.runs.folder import RunFolder
+from umbel.folder.advised import holds_advice
+from umbel.folder.run_folder import RunFolder
 
 
 def runs_in(folder: Path, depth: int = 1) -> list[RunFolder]:

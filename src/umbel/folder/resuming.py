@@ -20,15 +20,15 @@ from umbel.experiment.python_run import (
 )
 from umbel.files.atomic import writing_to
 from umbel.files.reading import check_file
+from umbel.folder.execution import advance_states, opened
+from umbel.folder.how_to_continue import way_on
+from umbel.folder.origin import origin
+from umbel.folder.restoring import restorable
+from umbel.folder.run_folder import RunFolder
 from umbel.run.records import Record
 from umbel.run.rounds import Rounds
 from umbel.run.start import unsaid
 from umbel.run.stopping import USED_UP, Budget, Until
-from umbel.runs.execution import advance_states, opened
-from umbel.runs.folder import RunFolder
-from umbel.runs.origins import origin
-from umbel.runs.restoring import restorable
-from umbel.runs.way_on import way_on
 from umbel.summary import counted
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from umbel.checks import command
 from umbel.experiment.unimported import IN_PYTHON
 from umbel.files.reading import EXPERIMENT, read_bytes
 from umbel.files.seals import BROKEN
-from umbel.runs.deployed import over_flower
+from umbel.folder.flower_files import over_flower
 
 Way = Literal["files", "python", "flower"]
 """Where the data of a run are: in files, in Python alone, or at the nodes of Flower."""

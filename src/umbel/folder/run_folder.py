@@ -19,25 +19,25 @@ from umbel.experiment.places import NOTE, whole
 from umbel.files.atomic import write_text
 from umbel.files.reading import check_no_link
 from umbel.files.seals import json_text, json_value
+from umbel.folder import checkpoint, checkpoint_parts, encoding_file
+from umbel.folder.advised import check_no_advice
+from umbel.folder.checkpoint_parts import NO_PARTS, Parts
+from umbel.folder.client_facts import with_facts, write_facts
+from umbel.folder.clients_file import Client, read_rows
+from umbel.folder.evidence_folder import EvidenceFolder
+from umbel.folder.experiment_file import ExperimentFile
+from umbel.folder.flower_files import NODES, ROLL
+from umbel.folder.how_to_continue import held
+from umbel.folder.identity import RUN, identity
+from umbel.folder.models_folder import ModelsFolder
+from umbel.folder.origin import Origin
+from umbel.folder.putting_right import putting_right
+from umbel.folder.records_file import RecordLines
+from umbel.folder.sessions_file import SessionsFile
 from umbel.run.records import Record
 from umbel.run.rounds import Rounds
 from umbel.run.scores import ClientScores
 from umbel.run.stopping import Budget, Stop
-from umbel.runs import checkpoint, checkpoint_parts, encoding_file
-from umbel.runs.advised import check_no_advice
-from umbel.runs.checkpoint_parts import NO_PARTS, Parts
-from umbel.runs.client_facts import with_facts, write_facts
-from umbel.runs.client_rows import Client, read_rows
-from umbel.runs.deployed import NODES, ROLL
-from umbel.runs.evidence import EvidenceFolder
-from umbel.runs.experiment_file import ExperimentFile
-from umbel.runs.identity import RUN, identity
-from umbel.runs.models_folder import ModelsFolder
-from umbel.runs.origins import Origin
-from umbel.runs.putting_right import putting_right
-from umbel.runs.record_lines import RecordLines
-from umbel.runs.sessions import SessionsFile
-from umbel.runs.way_on import held
 
 FIRST_FILES = ("experiment.toml", "budget.json", "environment.json", "records.jsonl", NOTE, ".lock")
 """What the folder of a run holds before its first round."""

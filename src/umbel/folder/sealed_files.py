@@ -7,8 +7,8 @@ from pathlib import Path
 from umbel.checks import UsageError
 from umbel.files.atomic import write_bytes, write_text
 from umbel.files.reading import read_bytes
+from umbel.folder.identity import check_identity, identity
 from umbel.run.digests import digest
-from umbel.runs.identity import check_identity, identity
 
 
 def write_sealed(file: Path, raw: bytes) -> None:

@@ -14,8 +14,8 @@ import numpy as np
 from umbel.checks import UsageError, nearest
 from umbel.data.federation import Federation
 from umbel.files.spreadsheet_cells import formula_again, no_formula
+from umbel.folder.sealed_files import read_sealed, write_sealed
 from umbel.run.scores import ClientScores, Tuning
-from umbel.runs.sealed_files import read_sealed, write_sealed
 
 COLUMNS = ("client", "group", "cluster", "examples", "accuracy", "loss")
 

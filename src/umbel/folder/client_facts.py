@@ -15,9 +15,9 @@ from pathlib import Path
 from umbel.checks import UsageError
 from umbel.data.federation import Federation
 from umbel.files.spreadsheet_cells import formula_again, no_formula
+from umbel.folder.clients_file import Client
+from umbel.folder.sealed_files import read_sealed, write_sealed
 from umbel.run.scores import ClientScores
-from umbel.runs.client_rows import Client
-from umbel.runs.sealed_files import read_sealed, write_sealed
 
 COLUMNS = ("client", "test_examples")
 """Before the attributes, a column each."""

@@ -10,7 +10,7 @@ from typing import Any
 from umbel.client.kernel_choice import Precision
 from umbel.files.atomic import write_text
 from umbel.files.seals import json_text, json_value
-from umbel.runs.environment import environment
+from umbel.folder.environment import environment
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from umbel.algorithms.base import Algorithm, State
 from umbel.checks import UsageError
 from umbel.client.constants import written_out
 from umbel.files.atomic import remove_partial
+from umbel.folder.tensor_files import reading, tensors_in, write
 from umbel.run.rounds import sample
-from umbel.runs.tensor_files import reading, tensors_in, write
 from umbel.summary import in_short
 
 REGULAR, TURNS = 14, 5
