@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from umbel.experiment.recipes import scenario
     from umbel.folder.execution import execute
     from umbel.folder.run_folder import RunFolder
+    from umbel.newcomers.assignment import Assignment
     from umbel.report.cluster_plot import plot_clusters
     from umbel.report.courses import plot, table
     from umbel.report.reporting import write_report
@@ -64,7 +65,6 @@ if TYPE_CHECKING:
     from umbel.results.run import Experiment, Result, Run, finish, load, read, resume
     from umbel.run.personal import Personal
     from umbel.run.records import Record
-    from umbel.runs.assignment import Assignment
     from umbel.runs.row_encoder import RowEncoder
     from umbel.runs.run_tables import Results, results
     from umbel.server.aggregation import Averaging
@@ -195,7 +195,7 @@ _HOMES = {
     "umbel.experiment.recipes": ("scenario",),
     "umbel.run.records": ("Record",),
     "umbel.report.reporting": ("write_report",),
-    "umbel.runs.assignment": ("Assignment",),
+    "umbel.newcomers.assignment": ("Assignment",),
     "umbel.runs.run_tables": ("Results", "results"),
     "umbel.experiment.library": ("find_experiment",),
     "umbel.engines.privacy": ("Privacy",),

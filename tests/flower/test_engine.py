@@ -16,7 +16,7 @@ from umbel.data.sources import Sources
 from umbel.engines.privacy import Privacy
 from umbel.flower import Settings, serve
 from umbel.networks import MLP
-from umbel.runs import descriptions
+from umbel.newcomers import descriptions
 from umbel.testing import assert_same_state
 
 

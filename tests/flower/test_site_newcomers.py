@@ -16,7 +16,7 @@ from umbel.checks import UsageError
 from umbel.data.federation import Federation
 from umbel.flower import Settings, serve
 from umbel.networks import MLP
-from umbel.runs import descriptions
+from umbel.newcomers import descriptions
 
 TWO_GROUPS = replace(SMALL, algorithm=Oracle(LOCAL), participation=1.0, rounds=1)
 

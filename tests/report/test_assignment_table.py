@@ -8,8 +8,8 @@ import pytest
 import torch
 from rich.console import Console
 
+from umbel.newcomers.assignment import Assignment
 from umbel.report import terminal
-from umbel.runs.assignment import Assignment
 
 
 def test_tied_newcomers_are_shown_in_the_cluster_that_files_give_them() -> None:

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from umbel.runs.confidence import confidences
+from umbel.newcomers.confidence import confidences
 
 Losses = list[NDArray[np.float64]]
 

@@ -19,7 +19,7 @@ from umbel import UsageError
 from umbel.folder import encoding_file
 from umbel.folder.identity import identity
 from umbel.folder.run_folder import RunFolder
-from umbel.runs import descriptions
+from umbel.newcomers import descriptions
 
 OTHER = "is of another run than checkpoint.safetensors"
 

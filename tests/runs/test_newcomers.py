@@ -24,10 +24,10 @@ from umbel.data.sources import Sources
 from umbel.engines import Sequential, Vectorised
 from umbel.flow import Engine, Replies, Request, Rows
 from umbel.networks import Linear
+from umbel.newcomers import descriptions
+from umbel.newcomers.descriptions import placed
 from umbel.report import terminal
 from umbel.results.run import Result
-from umbel.runs import descriptions
-from umbel.runs.descriptions import placed
 
 LOCAL = LocalTraining(epochs=1)
 
@@ -77,7 +77,7 @@ def test_a_run_that_nobody_may_write_to_answers_for_newcomers_without_labels(
         raise OSError(errno.EROFS, "Read-only file system", str(folder))
 
     result = finished(ROTATED_DIGITS, tmp_path / "run")
-    monkeypatch.setattr("umbel.runs.descriptions.save", refuse)
+    monkeypatch.setattr("umbel.newcomers.descriptions.save", refuse)
     known = newcomers(ROTATED_DIGITS, slice(0, 20))
     new = newcomers(ROTATED_DIGITS, slice(0, 2))
     assert len(result.assign(new, labelled=False, clients=known).clusters) == 2

@@ -17,7 +17,7 @@ from umbel.client.batches import Batch
 from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.data.splits import Split
-from umbel.runs import confidence
+from umbel.newcomers import confidence
 
 Losses = list[Floats]
 

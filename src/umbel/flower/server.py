@@ -30,9 +30,9 @@ from umbel.flower.scaffold import sent_with
 from umbel.folder.execution import advance_locked
 from umbel.folder.flower_files import NODES, ROLL, names_on_the_roll
 from umbel.folder.run_folder import RunFolder
+from umbel.newcomers import descriptions
 from umbel.report import terminal
 from umbel.run.rounds import Rounds
-from umbel.runs import descriptions
 from umbel.settings import Settings as CheckedSettings
 from umbel.settings import whole_path
 from umbel.summary import counted

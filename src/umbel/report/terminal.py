@@ -10,13 +10,13 @@ from rich.table import Table
 
 from umbel.checks import printable
 from umbel.folder.clients_file import Client, by_cluster
+from umbel.newcomers.assignment import Assignment
 from umbel.report.frameless import add_columns, fitting, folded, frameless, row
 from umbel.report.shared_models import not_served_apart
 from umbel.report.words import in_a_row
 from umbel.results.run import Result
 from umbel.run.metrics import names_of
 from umbel.run.records import EVALUATION, NONE, Record
-from umbel.runs.assignment import Assignment
 from umbel.runs.outcomes import (
     Methods,
     by_method,

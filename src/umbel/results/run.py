@@ -24,12 +24,12 @@ from umbel.folder.how_to_continue import way_on
 from umbel.folder.resuming import num_done, reopened, replan, rounds_in
 from umbel.folder.run_folder import RunFolder
 from umbel.folder.saved_run import SavedRun
+from umbel.newcomers.assign import assign, assign_unlabelled, federation_of
+from umbel.newcomers.assignment import Assignment
 from umbel.run.records import Record
 from umbel.run.rounds import Rounds
 from umbel.run.stopping import Budget, Stop, Until
-from umbel.runs.assignment import Assignment
 from umbel.runs.model_export import Exported, Format, export_model
-from umbel.runs.newcomers import assign, assign_unlabelled, federation_of
 from umbel.settings import hinting
 from umbel.summary import counted
 

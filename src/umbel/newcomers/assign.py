@@ -30,13 +30,13 @@ from umbel.folder.flower_files import NOT_HERE, inputs_on_the_roll, over_flower
 from umbel.folder.how_to_continue import way_on
 from umbel.folder.origin import check_origin, origin
 from umbel.folder.saved_run import SavedRun
+from umbel.newcomers import descriptions
+from umbel.newcomers.alike import alike
+from umbel.newcomers.assignment import Assignment
+from umbel.newcomers.confidence import Losses, confidences, example_losses
+from umbel.newcomers.descriptions import Descriptions
 from umbel.run.returned_values import check_columns
 from umbel.run.rounds import Rounds
-from umbel.runs import descriptions
-from umbel.runs.alike import alike
-from umbel.runs.assignment import Assignment
-from umbel.runs.confidence import Losses, confidences, example_losses
-from umbel.runs.descriptions import Descriptions
 from umbel.settings import argument
 from umbel.summary import few
 
