@@ -13,8 +13,8 @@ import pytest
 
 from tests.shell import Shell
 from umbel.experiment.flat import flat, measures_of
+from umbel.export.trackers import raising_of_threads
 from umbel.folder.run_folder import RunFolder
-from umbel.report.exporting import raising_of_threads
 from umbel.report.writing import write_files
 from umbel.run.records import Record
 

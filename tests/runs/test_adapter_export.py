@@ -17,9 +17,9 @@ import umbel
 from tests.federations import blobs
 from tests.networks.tiny import IDS, encoder, lora, made, peft
 from tests.runs.saved import make_run
+from umbel.export.adapters import to_peft
 from umbel.networks import TextClassifier, adapted
 from umbel.networks.adapters import TokenNetwork
-from umbel.runs.adapter_export import to_peft
 
 LOCAL = umbel.LocalTraining(lr=0.3, epochs=1, batch_size=5)
 OF_GPT2: dict[str, Any] = {"target_modules": ["c_attn"], "fan_in_fan_out": True}

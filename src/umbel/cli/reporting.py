@@ -14,8 +14,8 @@ from umbel.cli.options import FilePath, no_import_option, only_option, without_o
 from umbel.cli.printing import say
 
 if TYPE_CHECKING:
+    from umbel.export.models import Format
     from umbel.results.run import Result
-    from umbel.runs.model_export import Format
 
 COURSES = ("tensorboard", "mlflow")
 MODELS = ("onnx", "torch", "safetensors", "peft")
@@ -90,10 +90,10 @@ def export(
     """
     from umbel.cli.importing import allow_parts, announce
     from umbel.experiment.python_run import find_net
+    from umbel.export import trackers as exporting
+    from umbel.export.models import export_model
     from umbel.folder.run_folder import RunFolder
-    from umbel.report import exporting
     from umbel.results.run import load
-    from umbel.runs.model_export import export_model
 
     folder = RunFolder.open(run)
     if to in COURSES:

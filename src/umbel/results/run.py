@@ -17,6 +17,7 @@ from umbel.engines.choice import EngineSettings
 from umbel.experiment import toml_file as config
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.made_in_python import OwnModule
+from umbel.export.models import Exported, Format, export_model
 from umbel.flow import Engine
 from umbel.folder.execution import advance_states
 from umbel.folder.flower_files import OVER_FLOWER, over_flower
@@ -29,7 +30,6 @@ from umbel.newcomers.assignment import Assignment
 from umbel.run.records import Record
 from umbel.run.rounds import Rounds
 from umbel.run.stopping import Budget, Stop, Until
-from umbel.runs.model_export import Exported, Format, export_model
 from umbel.settings import hinting
 from umbel.summary import counted
 

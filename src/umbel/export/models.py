@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from umbel.checks import UsageError, check, first_line, nearest
+from umbel.export.adapters import to_peft
 from umbel.files.atomic import write_bytes
 from umbel.files.reading import check_folder, check_no_link, check_place
 from umbel.folder import encoding_file
@@ -29,7 +30,6 @@ from umbel.folder.models_folder import MadeFor
 from umbel.folder.saved_run import SavedRun
 from umbel.folder.tensor_files import write_plain
 from umbel.run.digests import digest
-from umbel.runs.adapter_export import to_peft
 
 Format = Literal["onnx", "torch", "safetensors", "peft"]
 

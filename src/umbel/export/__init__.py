@@ -1,0 +1,1 @@
+"""Models and records for other programs."""
