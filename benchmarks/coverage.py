@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from umbel.runs.statistics.crossed import Crossed, spread_of
-from umbel.runs.statistics.paired import Gain, interval
-from umbel.runs.statistics.resampling import by_bootstrap
-from umbel.runs.statistics.student import by_t
+from umbel.results.statistics.crossed import Crossed, spread_of
+from umbel.results.statistics.paired import Gain, interval
+from umbel.results.statistics.resampling import by_bootstrap
+from umbel.results.statistics.student import by_t
 
 Floats = NDArray[np.float64]
 

@@ -42,7 +42,7 @@ from umbel.folder.execution import execute
 from umbel.folder.run_folder import RunFolder
 from umbel.networks import MLP, CharTransformer
 from umbel.results.run import Experiment, Run
-from umbel.runs.run_tables import results
+from umbel.results.tables import results
 from umbel.testing import blobs, mlp
 
 ROOT = Path(__file__).parents[1]

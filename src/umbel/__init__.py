@@ -62,11 +62,11 @@ if TYPE_CHECKING:
     from umbel.report.courses import plot, table
     from umbel.report.reporting import write_report
     from umbel.report.watching import progress
+    from umbel.results.row_encoder import RowEncoder
     from umbel.results.run import Experiment, Result, Run, finish, load, read, resume
+    from umbel.results.tables import Results, results
     from umbel.run.personal import Personal
     from umbel.run.records import Record
-    from umbel.runs.row_encoder import RowEncoder
-    from umbel.runs.run_tables import Results, results
     from umbel.server.aggregation import Averaging
     from umbel.server.cluster_count import ClusterCount, count_clusters
 
@@ -186,7 +186,7 @@ _HOMES = {
     "umbel.engines.replies.guarded": ("QuorumError",),
     "umbel.folder.execution": ("execute",),
     "umbel.run.personal": ("Personal",),
-    "umbel.runs.row_encoder": ("RowEncoder",),
+    "umbel.results.row_encoder": ("RowEncoder",),
     "umbel.folder.run_folder": ("RunFolder",),
     "umbel.client.net": ("Net",),
     "umbel.client.objectives": ("BINARY", "CLASSIFICATION", "REGRESSION", "Objective"),
@@ -196,7 +196,7 @@ _HOMES = {
     "umbel.run.records": ("Record",),
     "umbel.report.reporting": ("write_report",),
     "umbel.newcomers.assignment": ("Assignment",),
-    "umbel.runs.run_tables": ("Results", "results"),
+    "umbel.results.tables": ("Results", "results"),
     "umbel.experiment.library": ("find_experiment",),
     "umbel.engines.privacy": ("Privacy",),
     "umbel.engines.replies.validation": ("Limits",),

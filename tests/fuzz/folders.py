@@ -29,8 +29,8 @@ from umbel.data.sources import Sources
 from umbel.files.seals import intact
 from umbel.folder.execution import advance, opened
 from umbel.folder.run_folder import RunFolder
+from umbel.results.tables import results_of
 from umbel.run.rounds import Rounds
-from umbel.runs.run_tables import results_of
 
 EXPERIMENT = """
 name = "small"

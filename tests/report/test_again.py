@@ -15,7 +15,7 @@ from umbel.client.work import LocalTraining
 from umbel.folder.flower_files import NODES
 from umbel.report import write_files
 from umbel.results.run import Run, read
-from umbel.runs.run_tables import run_folders
+from umbel.results.tables import run_folders
 from umbel.testing import blobs, mlp
 
 pytest.importorskip("plotly", reason="the extra umbel[report] is not installed")

@@ -28,7 +28,7 @@ from umbel.folder.run_folder import RunFolder
 from umbel.report import write_files
 from umbel.report.packing import packed
 from umbel.results.run import read
-from umbel.runs.run_tables import results
+from umbel.results.tables import results
 
 graph_objects = pytest.importorskip(
     "plotly.graph_objects", reason="the extra umbel[report] is not installed"

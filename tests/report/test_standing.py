@@ -17,10 +17,10 @@ from umbel.report.fates import fates
 from umbel.report.leading import leads, verdict
 from umbel.report.writing import write_files
 from umbel.results.run import Result, read
-from umbel.runs.statistics.contenders import Contender, contenders, gains
-from umbel.runs.statistics.data import Data
-from umbel.runs.statistics.measures import ACCURACY, LOSS, Measure
-from umbel.runs.statistics.pairs import standing
+from umbel.results.statistics.contenders import Contender, contenders, gains
+from umbel.results.statistics.data import Data
+from umbel.results.statistics.measures import ACCURACY, LOSS, Measure
+from umbel.results.statistics.pairs import standing
 
 SCENARIO = read(find_experiment("fedavg-digits")).scenario
 OTHER = read(find_experiment("fedavg-digits"), ["scenario.clients=8"]).scenario

@@ -26,8 +26,8 @@ from umbel.report import terminal
 from umbel.report.charts import Chart, Line
 from umbel.report.frameless import frameless, row
 from umbel.report.plots import draw
+from umbel.results.table import Table
 from umbel.run.records import Record
-from umbel.runs.rows import Table
 
 STRANGE = (
     *("=cmd|' /C calc'!A0", "+1", "-2+3", "@SUM(A1)", "'=twice", "''", "a,b;c", "x;=1+1;y"),

@@ -12,7 +12,7 @@ from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.results.run import Result, Run
-from umbel.runs.run_tables import results
+from umbel.results.tables import results
 from umbel.testing import blobs, mlp
 
 WRISTS = ("left", "=right", 'a "quoted", one', "left", "", "left", "right", "right")

@@ -23,9 +23,9 @@ from umbel.experiment.toml_file import plain, structured, write
 from umbel.experiment.unimported import strangers_in
 from umbel.report import course_tables, terminal
 from umbel.report.comparing import sheet
+from umbel.results.outcomes import by_method
 from umbel.results.run import Experiment
 from umbel.run.metrics import as_measures, check_names
-from umbel.runs.outcomes import by_method
 
 NAMES = ("log-loss", "macro-f1", "auroc")
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from umbel.checks import UsageError
-from umbel.runs.rows import Table
+from umbel.results.table import Table
 
 AWKWARD = Table.of(
     [

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from umbel.checks import UsageError, check
 from umbel.client.metrics import METRICS
 from umbel.experiment.experiment import ExperimentSettings
+from umbel.results.table import Table, Value
+from umbel.results.tables import OF_A_RUN, Results
 from umbel.run.metrics import judged, names_of
 from umbel.run.scored import VALIDATION
 from umbel.run.stopping import AT_LEAST, AT_MOST, first_round, goal_in, reachable
-from umbel.runs.rows import Table, Value
-from umbel.runs.run_tables import OF_A_RUN, Results
 
 
 def rounds_of(at: str, most: int) -> list[int]:

@@ -21,7 +21,7 @@ from umbel.cli.options import (
     without_option,
 )
 from umbel.cli.printing import how_far, print_rows, print_tables, say, say_lines
-from umbel.runs.rows import Table
+from umbel.results.table import Table
 from umbel.summary import counted, few
 
 if TYPE_CHECKING:
@@ -67,14 +67,14 @@ def show(
 
     With --json or --csv every run counts, finished or not, in RUN and in folders in it.
     """
+    from umbel.results.outcomes import chosen
     from umbel.results.run import Result
-    from umbel.runs.outcomes import chosen
-    from umbel.runs.run_tables import results_of, run_folders
+    from umbel.results.tables import results_of, run_folders
 
     _check_together(at or reach, config, kind, judge, form)
     if latex:
         from umbel.report.comparing import sheet
-        from umbel.runs.outcomes import by_method
+        from umbel.results.outcomes import by_method
 
         check(form is None and not (at or reach), "--latex", True, "allowed with other formats")
         runs = chosen(list(map(Result, run_folders(run))), only, without)
@@ -134,8 +134,8 @@ def _print_results(
     from umbel.folder.finding import runs_in
     from umbel.folder.run_folder import RunFolder
     from umbel.report import course_tables, standing_tables, terminal
+    from umbel.results.outcomes import chosen
     from umbel.results.run import Result
-    from umbel.runs.outcomes import chosen
 
     folders = runs_in(run)
     if not folders:

@@ -9,7 +9,7 @@ from umbel.folder.clients_file import Client, by_cluster
 from umbel.report.charts import Dot, Label, Scatter, Strip, Strips
 from umbel.report.panels import Panel
 from umbel.results.run import Result
-from umbel.runs.statistics.fairness import value_of
+from umbel.results.statistics.fairness import value_of
 from umbel.summary import counted
 
 MOST_CLUSTERS, MOST_DOTS = 60, 1500

@@ -32,10 +32,10 @@ from umbel.report.charts import (
 from umbel.report.courses import split_of
 from umbel.report.evenness import evenly
 from umbel.report.panels import Panel
+from umbel.results.outcomes import Methods, mean, mean_text, spread_text, uneven
 from umbel.results.run import Result
 from umbel.run.metrics import names_of
 from umbel.run.records import RoundValue, judged_metric
-from umbel.runs.outcomes import Methods, mean, mean_text, spread_text, uneven
 from umbel.summary import three_digits
 
 

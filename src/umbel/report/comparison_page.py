@@ -11,11 +11,11 @@ from umbel.report.leading import chance, leads, signed, verdict
 from umbel.report.markup import Markup, Part, element, join, table
 from umbel.report.page import Section, figures, page
 from umbel.report.panels import Panel
+from umbel.results.outcomes import Methods, by_method, over_seeds
 from umbel.results.run import Result
-from umbel.runs.outcomes import Methods, by_method, over_seeds
-from umbel.runs.statistics.contenders import contenders
-from umbel.runs.statistics.measures import Measure, measure_of
-from umbel.runs.statistics.pairs import Pair, Standing, standing
+from umbel.results.statistics.contenders import contenders
+from umbel.results.statistics.measures import Measure, measure_of
+from umbel.results.statistics.pairs import Pair, Standing, standing
 from umbel.summary import counted
 
 MEANINGS = {

@@ -10,12 +10,12 @@ from rich.text import Text
 from umbel.checks import check, printable
 from umbel.experiment.flat import measures_of
 from umbel.report.frameless import GAP, ROOM, add_columns, fitting, frameless, row
+from umbel.results.outcomes import Methods, by_method, over_seeds, spread_text, uneven
 from umbel.results.run import Result
 from umbel.run.metrics import judged
 from umbel.run.records import Record
 from umbel.run.scored import VALIDATION
 from umbel.run.stopping import first_round, reachable
-from umbel.runs.outcomes import Methods, by_method, over_seeds, spread_text, uneven
 
 VALIDATED = "validation"
 """The examples, other than of the test, that methods may be judged on."""

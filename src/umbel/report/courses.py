@@ -12,8 +12,8 @@ from umbel.checks import UsageError
 from umbel.notebooks import Table
 from umbel.report.charts import COUNT, INDEX, POSITIVE, SHARE, Bounds, Chart, Figure, Line, band
 from umbel.report.plots import drawn
+from umbel.results.outcomes import mean_text, spread_text
 from umbel.run.records import MEGABYTE, Record, RoundValue, last_evaluated
-from umbel.runs.outcomes import mean_text, spread_text
 
 Course: TypeAlias = Sequence[Record]
 """The records of a run."""

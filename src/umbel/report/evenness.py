@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from umbel.results.outcomes import mean_text, spread_text
 from umbel.results.run import Result
-from umbel.runs.outcomes import mean_text, spread_text
-from umbel.runs.statistics.agreement import agreement
-from umbel.runs.statistics.baselines import Baselines
-from umbel.runs.statistics.fairness import Fairness, WorseOff, fairness
+from umbel.results.statistics.agreement import agreement
+from umbel.results.statistics.baselines import Baselines
+from umbel.results.statistics.fairness import Fairness, WorseOff, fairness
 
 
 @dataclass(frozen=True)

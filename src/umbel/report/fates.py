@@ -10,10 +10,10 @@ from umbel.report.leading import said, signed
 from umbel.report.listing import listing
 from umbel.report.markup import Markup, Part, element, join, table
 from umbel.report.panels import Panel
-from umbel.runs.statistics.baselines import BASELINES
-from umbel.runs.statistics.contenders import Contender, gains
-from umbel.runs.statistics.measures import Measure
-from umbel.runs.statistics.paired import Gain, interval
+from umbel.results.statistics.baselines import BASELINES
+from umbel.results.statistics.contenders import Contender, gains
+from umbel.results.statistics.measures import Measure
+from umbel.results.statistics.paired import Gain, interval
 from umbel.summary import is_small
 
 MOST_DOTS = 1500

@@ -7,10 +7,10 @@ from math import inf, isfinite
 
 from umbel.report.charts import Dot, Middle, Strip, Strips
 from umbel.report.panels import Panel
-from umbel.runs.statistics.contenders import gains
-from umbel.runs.statistics.measures import Measure
-from umbel.runs.statistics.paired import FEWEST, Interval
-from umbel.runs.statistics.pairs import Pair, Standing
+from umbel.results.statistics.contenders import gains
+from umbel.results.statistics.measures import Measure
+from umbel.results.statistics.paired import FEWEST, Interval
+from umbel.results.statistics.pairs import Pair, Standing
 from umbel.summary import counted, joined_by_and
 
 MOST_NAMED = 4

@@ -15,13 +15,13 @@ from umbel.report.page import Section, figures, lines, made_with, page
 from umbel.report.panels import Panel
 from umbel.report.shared_models import not_served_apart
 from umbel.report.words import in_a_row
+from umbel.results.outcomes import mean_text
 from umbel.results.run import Result
+from umbel.results.statistics.agreement import agreement
+from umbel.results.statistics.baselines import Baselines
+from umbel.results.statistics.fairness import fairness
 from umbel.run.records import MEGABYTE
 from umbel.run.stopping import exact
-from umbel.runs.outcomes import mean_text
-from umbel.runs.statistics.agreement import agreement
-from umbel.runs.statistics.baselines import Baselines
-from umbel.runs.statistics.fairness import fairness
 from umbel.summary import counted, number_text, scaled_text, three_digits
 
 MOST_ROWS = 100

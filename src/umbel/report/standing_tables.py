@@ -11,11 +11,11 @@ from umbel.checks import printable
 from umbel.report.evenness import attributes_of, evenness
 from umbel.report.frameless import frameless, row
 from umbel.report.leading import chance, signed
+from umbel.results.outcomes import by_method
 from umbel.results.run import Result
-from umbel.runs.outcomes import by_method
-from umbel.runs.statistics.contenders import contenders
-from umbel.runs.statistics.measures import Measure, measure_of
-from umbel.runs.statistics.pairs import Pair, Standing, standing
+from umbel.results.statistics.contenders import contenders
+from umbel.results.statistics.measures import Measure, measure_of
+from umbel.results.statistics.pairs import Pair, Standing, standing
 
 MOST_ATTRIBUTES = 4
 """Attributes that fit 80 columns."""

@@ -14,10 +14,7 @@ from umbel.newcomers.assignment import Assignment
 from umbel.report.frameless import add_columns, fitting, folded, frameless, row
 from umbel.report.shared_models import not_served_apart
 from umbel.report.words import in_a_row
-from umbel.results.run import Result
-from umbel.run.metrics import names_of
-from umbel.run.records import EVALUATION, NONE, Record
-from umbel.runs.outcomes import (
+from umbel.results.outcomes import (
     Methods,
     by_method,
     mean_text,
@@ -26,6 +23,9 @@ from umbel.runs.outcomes import (
     spread_text,
     uneven,
 )
+from umbel.results.run import Result
+from umbel.run.metrics import names_of
+from umbel.run.records import EVALUATION, NONE, Record
 from umbel.server.cluster_count import ClusterCount
 from umbel.summary import counted, few, number_text, scaled_text
 

@@ -16,8 +16,8 @@ from umbel.report.panels import numbered
 from umbel.report.plot_files import check_plotting
 from umbel.report.plots import draw_each
 from umbel.report.run_page import run_page
+from umbel.results.outcomes import chosen
 from umbel.results.run import Result
-from umbel.runs.outcomes import chosen
 
 
 def write_files(

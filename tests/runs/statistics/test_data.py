@@ -15,9 +15,9 @@ from tests.runs.saved import make_run
 from umbel.flow import Engine, Replies, Request
 from umbel.folder.tensor_files import reading, tensors_in, write
 from umbel.results.run import Result
-from umbel.runs.statistics.contenders import contenders, gains
-from umbel.runs.statistics.data import Data
-from umbel.runs.statistics.measures import ACCURACY
+from umbel.results.statistics.contenders import contenders, gains
+from umbel.results.statistics.data import Data
+from umbel.results.statistics.measures import ACCURACY
 
 EXPERIMENT = """
 rounds = 1

@@ -12,14 +12,14 @@ from tests.report.pages import made
 from umbel.folder.clients_file import Client
 from umbel.folder.run_folder import RunFolder
 from umbel.results.run import Result
-from umbel.run.records import Record
-from umbel.runs.statistics.baselines import Baselines
-from umbel.runs.statistics.fairness import (
+from umbel.results.statistics.baselines import Baselines
+from umbel.results.statistics.fairness import (
     fairness,
     worse_by_more_than_chance,
     worse_off,
     worst_tenth,
 )
+from umbel.run.records import Record
 
 
 def clients(values: Sequence[float | None], examples: int | None = 100) -> list[Client]:

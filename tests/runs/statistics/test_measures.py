@@ -28,8 +28,8 @@ from umbel.folder.clients_file import Client
 from umbel.folder.run_folder import RunFolder
 from umbel.report import standing_tables
 from umbel.results.run import Result, Run, read
-from umbel.runs.run_tables import results
-from umbel.runs.statistics.measures import ACCURACY, LOSS, Measure, measure_named, measure_of
+from umbel.results.statistics.measures import ACCURACY, LOSS, Measure, measure_named, measure_of
+from umbel.results.tables import results
 from umbel.testing import blobs, mlp
 
 METRICS = ("perplexity", "macro-f1")

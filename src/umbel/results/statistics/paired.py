@@ -15,10 +15,10 @@ from math import inf
 
 import numpy as np
 
-from umbel.runs.statistics.crossed import Crossed, Ends, spread_of
-from umbel.runs.statistics.fairness import magnitude
-from umbel.runs.statistics.resampling import MOST, by_bootstrap
-from umbel.runs.statistics.student import by_t
+from umbel.results.statistics.crossed import Crossed, Ends, spread_of
+from umbel.results.statistics.fairness import magnitude
+from umbel.results.statistics.resampling import MOST, by_bootstrap
+from umbel.results.statistics.student import by_t
 
 FEWEST = 6
 """Fewer pairs have no interval: even if all of them agree in sign, that is chance in one of 16."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from math import comb
 
+from umbel.results.outcomes import CONTROLS
 from umbel.results.run import Result
-from umbel.runs.outcomes import CONTROLS
-from umbel.runs.rows import Table
-from umbel.runs.statistics.contenders import Contender, contenders, gains
-from umbel.runs.statistics.measures import Measure, measure_of
-from umbel.runs.statistics.paired import Interval, interval
+from umbel.results.statistics.contenders import Contender, contenders, gains
+from umbel.results.statistics.measures import Measure, measure_of
+from umbel.results.statistics.paired import Interval, interval
+from umbel.results.table import Table
 
 COLUMNS = (
     *("method", "other", "measure", "gain", "low", "high", "p_value", "p_holm"),

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
+from umbel.results.outcomes import by_method, mean, rounded
 from umbel.results.run import Result
-from umbel.runs.outcomes import by_method, mean, rounded
-from umbel.runs.statistics.baselines import baseline_of
-from umbel.runs.statistics.data import Data, warn_of_others
-from umbel.runs.statistics.fairness import SAME, magnitude
-from umbel.runs.statistics.measures import Measure
-from umbel.runs.statistics.paired import Gain
+from umbel.results.statistics.baselines import baseline_of
+from umbel.results.statistics.data import Data, warn_of_others
+from umbel.results.statistics.fairness import SAME, magnitude
+from umbel.results.statistics.measures import Measure
+from umbel.results.statistics.paired import Gain
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,17 +17,17 @@ from umbel.folder.finding import runs_in
 from umbel.folder.run_folder import RunFolder
 from umbel.notebooks import cut
 from umbel.results.run import Result
-from umbel.run.metrics import names_of
-from umbel.run.records import Record
-from umbel.runs.rows import Table, Value
-from umbel.runs.statistics.agreement import (
+from umbel.results.statistics.agreement import (
     adjusted_mutual_information,
     adjusted_rand_index,
     agreement,
 )
-from umbel.runs.statistics.baselines import Baselines
-from umbel.runs.statistics.fairness import Fairness, WorseOff, fairness
-from umbel.runs.statistics.pairs import differences
+from umbel.results.statistics.baselines import Baselines
+from umbel.results.statistics.fairness import Fairness, WorseOff, fairness
+from umbel.results.statistics.pairs import differences
+from umbel.results.table import Table, Value
+from umbel.run.metrics import names_of
+from umbel.run.records import Record
 from umbel.summary import counted
 
 OF_A_RUN = ("folder", "name", "algorithm", "seed")

@@ -9,8 +9,8 @@ from umbel.algorithms import FedAvg, LocalOnly
 from umbel.algorithms.restarts import method_of
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.results.run import Result
+from umbel.results.statistics.data import Data
 from umbel.run.records import Record
-from umbel.runs.statistics.data import Data
 
 BASELINES = LOCAL, FEDERATED = ("local-only", "FedAvg")
 """Training alone, and one model for all."""
