@@ -59,7 +59,9 @@ FLOORS = (
 """The rooms of the package, lowest floor first: what a module imports is on its floor or below."""
 
 PRINTING = {"print", "pprint"}
-SHOWING = "report/watching.py"  # `umbel.progress`, which shows how a run goes if it is asked to
+SHOWING = (
+    "report/terminal/progress.py"  # `umbel.progress`, which shows how a run goes if it is asked to
+)
 
 
 @dataclass(frozen=True)

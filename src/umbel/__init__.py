@@ -59,9 +59,9 @@ if TYPE_CHECKING:
     from umbel.folder.run_folder import RunFolder
     from umbel.newcomers.assignment import Assignment
     from umbel.report.cluster_plot import plot_clusters
-    from umbel.report.courses import plot, table
+    from umbel.report.learning_curves import plot, table
     from umbel.report.reporting import write_report
-    from umbel.report.watching import progress
+    from umbel.report.terminal.progress import progress
     from umbel.results.row_encoder import RowEncoder
     from umbel.results.run import Experiment, Result, Run, finish, load, read, resume
     from umbel.results.tables import Results, results
@@ -177,7 +177,7 @@ _HOMES = {
     "umbel.checks": ("UsageError",),
     "umbel.server.cluster_count": ("ClusterCount", "count_clusters"),
     "umbel.report.cluster_plot": ("plot_clusters",),
-    "umbel.report.courses": ("plot", "table"),
+    "umbel.report.learning_curves": ("plot", "table"),
     "umbel.data.federation": ("Federation",),
     "umbel.data.scenarios.base": ("Scenario",),
     "umbel.data.sources": ("Sources",),
@@ -200,7 +200,7 @@ _HOMES = {
     "umbel.experiment.library": ("find_experiment",),
     "umbel.engines.privacy": ("Privacy",),
     "umbel.engines.replies.validation": ("Limits",),
-    "umbel.report.watching": ("progress",),
+    "umbel.report.terminal.progress": ("progress",),
     "umbel.results.run": (
         "Experiment",
         "Result",

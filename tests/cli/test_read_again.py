@@ -20,8 +20,8 @@ from tests.shell import Shell
 from umbel.checks import UsageError
 from umbel.folder.run_folder import RunFolder
 from umbel.report import write_files
-from umbel.report.comparing import Sheet
-from umbel.report.panels import numbered
+from umbel.report.comparison import Sheet
+from umbel.report.figures.panels import numbered
 from umbel.results.run import Result
 from umbel.run.metrics import check_names
 

@@ -9,7 +9,7 @@ import torch
 from rich.console import Console
 
 from umbel.newcomers.assignment import Assignment
-from umbel.report import terminal
+from umbel.report.terminal import results as terminal
 
 
 def test_tied_newcomers_are_shown_in_the_cluster_that_files_give_them() -> None:

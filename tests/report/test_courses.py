@@ -12,7 +12,7 @@ import torch
 
 import umbel
 from tests.federations import blobs
-from umbel.report.charts import POSITIVE, SHARE, band
+from umbel.report.figures.charts import POSITIVE, SHARE, band
 from umbel.run.records import Record
 
 

@@ -15,7 +15,7 @@ from tests.shell import Shell
 from umbel.experiment.flat import flat, measures_of
 from umbel.export.trackers import raising_of_threads
 from umbel.folder.run_folder import RunFolder
-from umbel.report.writing import write_files
+from umbel.report.pages.writing import write_files
 from umbel.run.records import Record
 
 

@@ -26,7 +26,7 @@ from umbel.folder.execution import execute
 from umbel.folder.flower_files import NODES
 from umbel.folder.run_folder import RunFolder
 from umbel.report import write_files
-from umbel.report.packing import packed
+from umbel.report.html.packing import packed
 from umbel.results.run import read
 from umbel.results.tables import results
 

@@ -10,12 +10,12 @@ import pytest
 from umbel.algorithms import FedAvg
 from umbel.client.work import LocalTraining
 from umbel.folder.clients_file import Client
-from umbel.report import terminal
-from umbel.report.charts import Chart, Dot, Scatter
+from umbel.report.by_round import MOST_MARKS, marks, quality
 from umbel.report.clients import said
-from umbel.report.listing import listing
-from umbel.report.panels import LONGEST, Panel, described
-from umbel.report.rounds import MOST_MARKS, marks, quality
+from umbel.report.figures.charts import Chart, Dot, Scatter
+from umbel.report.figures.panels import LONGEST, Panel, described
+from umbel.report.html.listing import listing
+from umbel.report.terminal import results as terminal
 from umbel.results.run import Result, Run
 from umbel.run.records import Record
 from umbel.summary import duration, three_digits

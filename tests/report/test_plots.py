@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from umbel.checks import UsageError
-from umbel.report.charts import (
+from umbel.report.figures.charts import (
     Branch,
     Chart,
     Dot,
@@ -29,9 +29,9 @@ from umbel.report.charts import (
     Strips,
     swarm,
 )
-from umbel.report.plot_files import FORMATS
-from umbel.report.plot_room import log_ticks, short
-from umbel.report.plots import draw, draw_each, drawn
+from umbel.report.figures.matplotlib_files import FORMATS
+from umbel.report.figures.matplotlib_layout import log_ticks, short
+from umbel.report.figures.to_matplotlib import draw, draw_each, drawn
 
 pytest.importorskip("matplotlib", reason="the extra umbel[plot] is not installed")
 

@@ -13,9 +13,9 @@ import pytest
 from tests.report.pages import Page, beside_baselines, made
 from umbel.experiment.library import find_experiment
 from umbel.folder.run_folder import RunFolder
-from umbel.report.fates import fates
-from umbel.report.leading import leads, verdict
-from umbel.report.writing import write_files
+from umbel.report.best_method import leads, verdict
+from umbel.report.gains_per_client import fates
+from umbel.report.pages.writing import write_files
 from umbel.results.run import Result, read
 from umbel.results.statistics.contenders import Contender, contenders, gains
 from umbel.results.statistics.data import Data

@@ -20,11 +20,13 @@ from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.folder.run_folder import RunFolder
-from umbel.report import course_tables, standing_tables, terminal
-from umbel.report.charts import Chart
-from umbel.report.comparing import Sheet, courses, sheet
+from umbel.report.comparison import Sheet, courses, sheet
 from umbel.report.evenness import evenness
-from umbel.report.writing import write_files
+from umbel.report.figures.charts import Chart
+from umbel.report.pages.writing import write_files
+from umbel.report.terminal import by_round as course_tables
+from umbel.report.terminal import comparison as standing_tables
+from umbel.report.terminal import results as terminal
 from umbel.results.outcomes import by_method
 from umbel.results.run import Experiment, Result, Run
 from umbel.results.tables import results

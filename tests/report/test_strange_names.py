@@ -22,10 +22,10 @@ from umbel.files.spreadsheet_cells import formula_again, no_formula
 from umbel.folder.clients_file import Client, read_rows
 from umbel.folder.execution import advance
 from umbel.folder.run_folder import RunFolder
-from umbel.report import terminal
-from umbel.report.charts import Chart, Line
-from umbel.report.frameless import frameless, row
-from umbel.report.plots import draw
+from umbel.report.figures.charts import Chart, Line
+from umbel.report.figures.to_matplotlib import draw
+from umbel.report.terminal import results as terminal
+from umbel.report.terminal.tables import frameless, row
 from umbel.results.table import Table
 from umbel.run.records import Record
 

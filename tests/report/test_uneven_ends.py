@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import umbel
-from umbel.report import comparing
-from umbel.report.charts import SHARE
+from umbel.report import comparison as comparing
+from umbel.report.figures.charts import SHARE
 
 
 def run(*accuracies: float | None) -> Any:

@@ -21,7 +21,7 @@ from umbel.files.seals import json_text
 from umbel.folder import checkpoint_parts
 from umbel.folder.run_folder import RunFolder
 from umbel.folder.tensor_files import reading, tensors_in, write
-from umbel.report.trees import ordered_tree
+from umbel.report.figures.trees import ordered_tree
 
 RUN = "runs/ifca-seed0"
 

@@ -21,8 +21,9 @@ from umbel.checks import UsageError
 from umbel.data.sources import Sources
 from umbel.experiment.toml_file import plain, structured, write
 from umbel.experiment.unimported import strangers_in
-from umbel.report import course_tables, terminal
-from umbel.report.comparing import sheet
+from umbel.report.comparison import sheet
+from umbel.report.terminal import by_round as course_tables
+from umbel.report.terminal import results as terminal
 from umbel.results.outcomes import by_method
 from umbel.results.run import Experiment
 from umbel.run.metrics import as_measures, check_names

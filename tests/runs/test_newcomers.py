@@ -26,7 +26,7 @@ from umbel.flow import Engine, Replies, Request, Rows
 from umbel.networks import Linear
 from umbel.newcomers import descriptions
 from umbel.newcomers.descriptions import placed
-from umbel.report import terminal
+from umbel.report.terminal import results as terminal
 from umbel.results.run import Result
 
 LOCAL = LocalTraining(epochs=1)

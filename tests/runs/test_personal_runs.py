@@ -18,7 +18,7 @@ from umbel.data.sources import Sources
 from umbel.engines import EngineSettings
 from umbel.folder.execution import execute_together
 from umbel.folder.run_folder import RunFolder
-from umbel.report import terminal
+from umbel.report.terminal import results as terminal
 from umbel.results.run import load
 
 

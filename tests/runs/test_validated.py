@@ -179,7 +179,8 @@ def test_records_without_validation_are_lines_as_before() -> None:
 
 
 def test_reports_show_rounds_on_validation(whole: RunFolder) -> None:
-    from umbel.report import rounds, terminal
+    from umbel.report import by_round as rounds
+    from umbel.report.terminal import results as terminal
 
     result = load(whole.path)
     assert result.validated

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from umbel.advice.fates import FEWEST
 from umbel.advice.gains import SURE
 from umbel.advice.summary import Summary
-from umbel.report.charts import Chart, Dot, Line, Middle, Strip, Strips, swarm
-from umbel.report.markup import Markup, Part, element, join, table
-from umbel.report.page import Section, figures, lines, page
-from umbel.report.panels import Panel
+from umbel.report.figures.charts import Chart, Dot, Line, Middle, Strip, Strips, swarm
+from umbel.report.figures.panels import Panel
+from umbel.report.html.markup import Markup, Part, element, join, table
+from umbel.report.html.page import Section, figures, lines, page
 
 
 def advice_page(name: str, told: Summary, toml: str, to_run: str) -> str:

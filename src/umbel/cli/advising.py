@@ -133,7 +133,7 @@ def contenders_table(told: Summary) -> Table:
     """A table of the ways to serve the clients and their results; fits 80 columns."""
     from rich.text import Text
 
-    from umbel.report.frameless import frameless, row
+    from umbel.report.terminal.tables import frameless, row
 
     caption = (
         "loss: mean over clients, on validation examples; gain: over one model, with its 95% "

@@ -17,7 +17,7 @@ from umbel.cli.printing import say
 from umbel.engines.privacy import NONE
 from umbel.experiment.library import find_experiment
 from umbel.experiment.toml_file import read, write
-from umbel.report.frameless import frameless, row
+from umbel.report.terminal.tables import frameless, row
 
 
 @click.group()

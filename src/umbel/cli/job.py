@@ -142,7 +142,7 @@ class Line:
 
     @contextmanager
     def progress(self, title: str, rounds: int) -> Iterator[Report]:
-        from umbel.report.terminal import one_line
+        from umbel.report.terminal.results import one_line
 
         def report(record: Record) -> None:
             self.send(Told(record.round + 1, one_line(record, rounds)))

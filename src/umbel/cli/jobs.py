@@ -22,7 +22,7 @@ from umbel.cli.job_server import CONTEXT, check_descriptors, start
 from umbel.cli.printing import say
 from umbel.cli.screen import OwnScreen
 from umbel.cores import cores, forget
-from umbel.report.watching import Begin, Tell, watched_together
+from umbel.report.terminal.progress import Begin, Tell, watched_together
 from umbel.summary import counted
 
 AGAIN = 3

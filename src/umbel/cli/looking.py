@@ -73,7 +73,7 @@ def show(
 
     _check_together(at or reach, config, kind, judge, form)
     if latex:
-        from umbel.report.comparing import sheet
+        from umbel.report.comparison import sheet
         from umbel.results.outcomes import by_method
 
         check(form is None and not (at or reach), "--latex", True, "allowed with other formats")
@@ -133,7 +133,9 @@ def _print_results(
     from umbel.folder.advised import holds_advice
     from umbel.folder.finding import runs_in
     from umbel.folder.run_folder import RunFolder
-    from umbel.report import course_tables, standing_tables, terminal
+    from umbel.report.terminal import by_round as course_tables
+    from umbel.report.terminal import comparison as standing_tables
+    from umbel.report.terminal import results as terminal
     from umbel.results.outcomes import chosen
     from umbel.results.run import Result
 
@@ -203,7 +205,7 @@ def assign(
     be left out.
     """
     from umbel.cli.importing import allow, allow_parts
-    from umbel.report import terminal
+    from umbel.report.terminal import results as terminal
     from umbel.results.run import load
 
     result = load(run)
@@ -242,9 +244,9 @@ def estimate_clusters(
     """
     from umbel.cli.importing import allow_parts
     from umbel.files.reading import check_place
-    from umbel.report import terminal
-    from umbel.report.plot_files import check_format
-    from umbel.report.plots import draw_singular_values
+    from umbel.report.figures.matplotlib_files import check_format
+    from umbel.report.figures.to_matplotlib import draw_singular_values
+    from umbel.report.terminal import results as terminal
     from umbel.results.run import load
     from umbel.server.cluster_count import count_clusters, known
 
@@ -271,8 +273,8 @@ def estimate_clusters(
 def print_run(folder: RunFolder) -> None:
     """The results of a run so far, and its clusters if it is finished."""
     from umbel.folder.flower_files import names_on_the_roll
-    from umbel.report import terminal
     from umbel.report.evenness import of_clients
+    from umbel.report.terminal import results as terminal
     from umbel.results.run import Result
     from umbel.run.metrics import names_of
 

@@ -194,7 +194,8 @@ def _print_made(
     """
     from umbel.cli.advancing import end_if, name_failed
     from umbel.cli.printing import print_rows, print_tables
-    from umbel.report import standing_tables, terminal
+    from umbel.report.terminal import comparison as standing_tables
+    from umbel.report.terminal import results as terminal
     from umbel.results.run import Result
     from umbel.results.tables import results_of
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from umbel.cli.printing import say
-from umbel.report.terminal import one_line
-from umbel.report.watching import watched
+from umbel.report.terminal.progress import watched
+from umbel.report.terminal.results import one_line
 from umbel.run.records import Record
 
 Report: TypeAlias = Callable[[Record], None]

@@ -31,7 +31,7 @@ from umbel.folder.execution import advance_locked
 from umbel.folder.flower_files import NODES, ROLL, names_on_the_roll
 from umbel.folder.run_folder import RunFolder
 from umbel.newcomers import descriptions
-from umbel.report import terminal
+from umbel.report.terminal import results as terminal
 from umbel.run.rounds import Rounds
 from umbel.settings import Settings as CheckedSettings
 from umbel.settings import whole_path

@@ -9,7 +9,7 @@ from umbel.papers.base import ColumnsPlot, Reproduction, RoundsPlot
 from umbel.papers.comparing import compared
 from umbel.papers.measures import title
 from umbel.papers.saved_results import CellResult, SavedResults
-from umbel.report.charts import Chart, Line
+from umbel.report.figures.charts import Chart, Line
 
 Values = tuple[float, ...]
 

@@ -18,7 +18,7 @@ from umbel.papers.comparing import Compared, compared, has_order, order
 from umbel.papers.figures import charts
 from umbel.papers.measures import title
 from umbel.papers.saved_results import SavedResults, kept
-from umbel.report.plots import draw
+from umbel.report.figures.to_matplotlib import draw
 from umbel.summary import counted, duration
 
 HEAD = """# Fidelity

@@ -8,8 +8,8 @@ from typing import Any
 from umbel.algorithms.base import State
 from umbel.checks import UsageError
 from umbel.data.federation import Federation
-from umbel.report.charts import Dot, Label, Scatter
-from umbel.report.plots import drawn
+from umbel.report.figures.charts import Dot, Label, Scatter
+from umbel.report.figures.to_matplotlib import drawn
 from umbel.results.run import Result
 from umbel.server.numbering import in_order_of_appearance
 

@@ -26,7 +26,7 @@ from umbel.data.federation import Federation
 from umbel.experiment.library import find_experiment
 from umbel.folder.clients_file import Client
 from umbel.folder.run_folder import RunFolder
-from umbel.report import standing_tables
+from umbel.report.terminal import comparison as standing_tables
 from umbel.results.run import Result, Run, read
 from umbel.results.statistics.measures import ACCURACY, LOSS, Measure, measure_named, measure_of
 from umbel.results.tables import results

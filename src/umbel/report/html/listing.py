@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from umbel.report.markup import Markup, element, join, table
-from umbel.report.page import data
+from umbel.report.html.markup import Markup, element, join, table
+from umbel.report.html.page import data
 from umbel.summary import counted
 
 MOST_ROWS = 300

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.report.charts import COLOURS, Chart, Figure, Heatmap, Line, Scatter, Strips, turn
-from umbel.report.plot_files import any_script, check_format, check_plotting, save
-from umbel.report.plot_room import (
+from umbel.report.figures.charts import COLOURS, Chart, Figure, Heatmap, Line, Scatter, Strips, turn
+from umbel.report.figures.matplotlib_files import any_script, check_format, check_plotting, save
+from umbel.report.figures.matplotlib_layout import (
     FEW_TICKS,
     MOST_ROWS,
     NAMED,
@@ -29,7 +29,7 @@ from umbel.report.plot_room import (
     thinned,
     wrapped,
 )
-from umbel.report.words import in_figures
+from umbel.report.figures.user_texts import in_figures
 from umbel.server.cluster_count import ClusterCount
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # one fewer than colours: few looks are the same

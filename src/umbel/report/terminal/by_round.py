@@ -9,7 +9,7 @@ from rich.text import Text
 
 from umbel.checks import check, printable
 from umbel.experiment.flat import measures_of
-from umbel.report.frameless import GAP, ROOM, add_columns, fitting, frameless, row
+from umbel.report.terminal.tables import GAP, ROOM, add_columns, fitting, frameless, row
 from umbel.results.outcomes import Methods, by_method, over_seeds, spread_text, uneven
 from umbel.results.run import Result
 from umbel.run.metrics import judged

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from umbel.report.charts import Dot, Middle, Strip, Strips, swarm
-from umbel.report.leading import said, signed
-from umbel.report.listing import listing
-from umbel.report.markup import Markup, Part, element, join, table
-from umbel.report.panels import Panel
+from umbel.report.best_method import said, signed
+from umbel.report.figures.charts import Dot, Middle, Strip, Strips, swarm
+from umbel.report.figures.panels import Panel
+from umbel.report.html.listing import listing
+from umbel.report.html.markup import Markup, Part, element, join, table
 from umbel.results.statistics.baselines import BASELINES
 from umbel.results.statistics.contenders import Contender, gains
 from umbel.results.statistics.measures import Measure

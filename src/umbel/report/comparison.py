@@ -15,7 +15,8 @@ import numpy as np
 from umbel.client.metrics import METRICS
 from umbel.files.spreadsheet_cells import no_formula
 from umbel.notebooks import Table
-from umbel.report.charts import (
+from umbel.report.evenness import evenly
+from umbel.report.figures.charts import (
     COUNT,
     INDEX,
     POSITIVE,
@@ -29,9 +30,8 @@ from umbel.report.charts import (
     band,
     swarm,
 )
-from umbel.report.courses import split_of
-from umbel.report.evenness import evenly
-from umbel.report.panels import Panel
+from umbel.report.figures.panels import Panel
+from umbel.report.learning_curves import split_of
 from umbel.results.outcomes import Methods, mean, mean_text, spread_text, uneven
 from umbel.results.run import Result
 from umbel.run.metrics import names_of

@@ -9,10 +9,10 @@ from importlib.resources import files
 from typing import Any
 
 from umbel.checks import UsageError
-from umbel.report.interactive import spec
-from umbel.report.markup import Markup, Part, element, join
-from umbel.report.packing import packed
-from umbel.report.panels import Panel, described
+from umbel.report.figures.panels import Panel, described
+from umbel.report.figures.to_plotly import spec
+from umbel.report.html.markup import Markup, Part, element, join
+from umbel.report.html.packing import packed
 
 ALLOWED = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
@@ -142,7 +142,7 @@ def _plotly() -> str:
 
 
 def _text(name: str) -> str:
-    return files("umbel.report").joinpath(name).read_text(encoding="utf-8")
+    return files("umbel.report.html").joinpath(name).read_text(encoding="utf-8")
 
 
 def lines(*texts: str) -> Markup:

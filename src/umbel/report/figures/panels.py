@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import count
 
-from umbel.report.charts import Chart, Figure, Heatmap, Line, Scatter, Strip, Strips
+from umbel.report.figures.charts import Chart, Figure, Heatmap, Line, Scatter, Strip, Strips
 from umbel.summary import counted
 
 LONGEST = 100

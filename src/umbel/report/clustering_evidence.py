@@ -13,11 +13,11 @@ from umbel.algorithms.restarts import innermost
 from umbel.experiment.unimported import Stranger
 from umbel.folder.clients_file import Client
 from umbel.folder.evidence_folder import Snapshot
-from umbel.report.charts import Chart, Dot, Heatmap, Line, Mark, Scatter
+from umbel.report.by_round import course, marks
 from umbel.report.clients import said
-from umbel.report.panels import Panel
-from umbel.report.rounds import course, marks
-from umbel.report.trees import brackets, ordered_tree
+from umbel.report.figures.charts import Chart, Dot, Heatmap, Line, Mark, Scatter
+from umbel.report.figures.panels import Panel
+from umbel.report.figures.trees import brackets, ordered_tree
 from umbel.results.run import Result
 from umbel.run.metrics import names_of
 

@@ -8,9 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from umbel.checks import printable
+from umbel.report.best_method import chance, signed
 from umbel.report.evenness import attributes_of, evenness
-from umbel.report.frameless import frameless, row
-from umbel.report.leading import chance, signed
+from umbel.report.terminal.tables import frameless, row
 from umbel.results.outcomes import by_method
 from umbel.results.run import Result
 from umbel.results.statistics.contenders import contenders

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import inf, isfinite
 
-from umbel.report.charts import Dot, Middle, Strip, Strips
-from umbel.report.panels import Panel
+from umbel.report.figures.charts import Dot, Middle, Strip, Strips
+from umbel.report.figures.panels import Panel
 from umbel.results.statistics.contenders import gains
 from umbel.results.statistics.measures import Measure
 from umbel.results.statistics.paired import FEWEST, Interval

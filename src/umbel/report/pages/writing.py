@@ -11,11 +11,11 @@ from umbel.files.atomic import write_text
 from umbel.files.reading import check_no_link
 from umbel.folder.finding import runs_in
 from umbel.folder.run_folder import RunFolder
-from umbel.report.comparison_page import comparison_page
-from umbel.report.panels import numbered
-from umbel.report.plot_files import check_plotting
-from umbel.report.plots import draw_each
-from umbel.report.run_page import run_page
+from umbel.report.figures.matplotlib_files import check_plotting
+from umbel.report.figures.panels import numbered
+from umbel.report.figures.to_matplotlib import draw_each
+from umbel.report.pages.comparison_page import comparison_page
+from umbel.report.pages.run_page import run_page
 from umbel.results.outcomes import chosen
 from umbel.results.run import Result
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from umbel.report.charts import COLOURS, Strips, turn
-from umbel.report.pieces import SYMBOLS, Spec, axis, escape, note, several, upright
+from umbel.report.figures.charts import COLOURS, Strips, turn
+from umbel.report.figures.pieces import SYMBOLS, Spec, axis, escape, note, several, upright
 
 
 def strips(figure: Strips) -> Spec:

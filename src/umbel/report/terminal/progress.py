@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Any, TypeAlias, TypeVar
 
 from umbel.checks import printable
-from umbel.report.time_left import time_left
+from umbel.report.terminal.time_left import time_left
 from umbel.run.records import Record
 
 LINES = 10
@@ -72,7 +72,7 @@ def watched_together(lines: int, to_stderr: bool) -> Iterator[Begin]:
 
 
 def _said(item: object, done: int, total: int | None) -> str:
-    from umbel.report.terminal import one_line
+    from umbel.report.terminal.results import one_line
 
     parts = item if isinstance(item, tuple) else (item,)
     record = next((part for part in parts if isinstance(part, Record)), None)

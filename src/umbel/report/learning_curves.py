@@ -10,8 +10,18 @@ import numpy as np
 
 from umbel.checks import UsageError
 from umbel.notebooks import Table
-from umbel.report.charts import COUNT, INDEX, POSITIVE, SHARE, Bounds, Chart, Figure, Line, band
-from umbel.report.plots import drawn
+from umbel.report.figures.charts import (
+    COUNT,
+    INDEX,
+    POSITIVE,
+    SHARE,
+    Bounds,
+    Chart,
+    Figure,
+    Line,
+    band,
+)
+from umbel.report.figures.to_matplotlib import drawn
 from umbel.results.outcomes import mean_text, spread_text
 from umbel.run.records import MEGABYTE, Record, RoundValue, last_evaluated
 

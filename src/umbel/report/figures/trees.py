@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.report.charts import Branch
+from umbel.report.figures.charts import Branch
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import groupby
 from math import ceil, floor, log10
 
-from umbel.report.charts import COLOURS, Chart, Line, turn
-from umbel.report.pieces import DASHES, SYMBOLS, Spec, axis, escape, named, note, upright
+from umbel.report.figures.charts import COLOURS, Chart, Line, turn
+from umbel.report.figures.pieces import DASHES, SYMBOLS, Spec, axis, escape, named, note, upright
 from umbel.run.scored import number_or_none
 
 MARKED = 15

@@ -5,8 +5,8 @@ from __future__ import annotations
 from html import escape as as_html
 from typing import Any
 
-from umbel.report.charts import COLOURS, turn
-from umbel.report.markup import words
+from umbel.report.figures.charts import COLOURS, turn
+from umbel.report.html.markup import words
 
 SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x")
 DASHES = ("solid", "dash", "dashdot", "dot", "longdash")

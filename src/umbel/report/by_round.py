@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
-from umbel.report.charts import Chart, Line, Mark
-from umbel.report.panels import Panel
+from umbel.report.figures.charts import Chart, Line, Mark
+from umbel.report.figures.panels import Panel
 from umbel.results.run import Result
 from umbel.run.metrics import names_of
 from umbel.run.records import MEGABYTE, RoundValue, judged_metric

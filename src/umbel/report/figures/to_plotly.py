@@ -7,10 +7,10 @@ from itertools import pairwise
 from math import dist
 from statistics import fmean
 
-from umbel.report.charts import COLOURS, Chart, Figure, Heatmap, Scatter, Strips, turn
-from umbel.report.curves import curves
-from umbel.report.pieces import SYMBOLS, Spec, axis, escape, named, note, several
-from umbel.report.rows import strips
+from umbel.report.figures.charts import COLOURS, Chart, Figure, Heatmap, Scatter, Strips, turn
+from umbel.report.figures.curves import curves
+from umbel.report.figures.pieces import SYMBOLS, Spec, axis, escape, named, note, several
+from umbel.report.figures.rows import strips
 from umbel.run.scored import number_or_none
 
 BEHIND: Spec = {

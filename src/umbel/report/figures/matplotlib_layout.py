@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import ceil, floor, log10
 from textwrap import fill
 
-from umbel.report.charts import Chart, Figure, Heatmap, Line, Strips
+from umbel.report.figures.charts import Chart, Figure, Heatmap, Line, Strips
 
 WIDTH, HEIGHT = 4.6, 3.4
 """Inches of a figure with little beside it."""

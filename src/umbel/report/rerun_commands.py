@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from umbel.checks import command
 from umbel.folder.how_to_continue import Way, way_of
-from umbel.report.markup import Markup, Part, element
-from umbel.report.page import made_with
+from umbel.report.html.markup import Markup, Part, element
+from umbel.report.html.page import made_with
 from umbel.results.outcomes import Methods, is_control
 from umbel.results.run import Result
 

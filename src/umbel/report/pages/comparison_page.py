@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from umbel.report import comparing
-from umbel.report.again import again
-from umbel.report.fates import fates
-from umbel.report.leading import chance, leads, signed, verdict
-from umbel.report.markup import Markup, Part, element, join, table
-from umbel.report.page import Section, figures, page
-from umbel.report.panels import Panel
+from umbel.report import comparison as comparing
+from umbel.report.best_method import chance, leads, signed, verdict
+from umbel.report.figures.panels import Panel
+from umbel.report.gains_per_client import fates
+from umbel.report.html.markup import Markup, Part, element, join, table
+from umbel.report.html.page import Section, figures, page
+from umbel.report.rerun_commands import again
 from umbel.results.outcomes import Methods, by_method, over_seeds
 from umbel.results.run import Result
 from umbel.results.statistics.contenders import contenders

@@ -1,0 +1,1 @@
+"""Figures: what they show, and how they are drawn for pages and files."""

@@ -1,0 +1,1 @@
+"""HTML: its elements, and the page that holds them."""

@@ -1,0 +1,1 @@
+"""The pages about a run and a comparison."""
