@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from rich.console import Console
 
 import umbel
-from umbel.advice.fates import on_test
+from umbel.advice.gain_per_client import on_test
 from umbel.data.sources import Sources
 from umbel.experiment.toml_file import structured
 from umbel.networks import MLP

@@ -13,9 +13,9 @@ import torch
 from torch import nn
 
 import umbel
-from umbel.advice.fates import fate_of, on_test
+from umbel.advice.advice_folder import save
+from umbel.advice.gain_per_client import fate_of, on_test
 from umbel.advice.losses import example_losses
-from umbel.advice.saving import save
 from umbel.advice.summary import summary
 from umbel.client.batches import IGNORED, Batch
 

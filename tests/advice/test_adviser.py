@@ -15,15 +15,15 @@ from click.testing import CliRunner
 from sklearn.metrics import adjusted_rand_score
 
 import umbel
-from umbel.advice import fates as fate
+from umbel.advice import gain_per_client as fate
+from umbel.advice.advice import sentences
+from umbel.advice.advice_folder import read_summary, save
 from umbel.advice.adviser import for_selection
-from umbel.advice.fates import fates
+from umbel.advice.gain_per_client import fates
 from umbel.advice.gains import Gain, ahead, gain, lead
-from umbel.advice.next_run import next_experiment
 from umbel.advice.race import Allowance
-from umbel.advice.saving import read_summary, save
+from umbel.advice.suggested_experiment import next_experiment
 from umbel.advice.summary import summary
-from umbel.advice.words import sentences
 from umbel.cli import app
 from umbel.testing import blobs, mlp
 
@@ -337,7 +337,7 @@ def test_what_was_found_is_printed_though_the_disk_is_full(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "advice.json")
 
-    monkeypatch.setattr("umbel.advice.saving.save", full)
+    monkeypatch.setattr("umbel.advice.advice_folder.save", full)
     tables(2).save(tmp_path / "sites")
     asked = ["advise", str(tmp_path / "sites"), "--budget", "20", "--set", "model.hidden=[8]"]
     said = CliRunner().invoke(app, [*asked, "--out", str(tmp_path / "advice")])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import umbel
-from umbel.advice.asked import asked_about, local_training
+from umbel.advice.data_source import asked_about, local_training
 from umbel.algorithms import IFCA, Restarts
 from umbel.client.optimizers import Adam
 from umbel.experiment.toml_file import write

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 from umbel.advice.grouping import best, groupings
-from umbel.advice.halves import Halves
+from umbel.advice.split_half_test import Halves
 
 
 def planted(groups: int, seed: int, apart: float = 2.0) -> tuple[Halves, NDArray[np.int64]]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from umbel.advice.examples import Floats, Ints
-from umbel.advice.halves import (
+from umbel.advice.split_half_test import (
     ALPHA,
     Chance,
     Halves,

@@ -12,11 +12,11 @@ import torch
 from rich.console import Console
 
 import umbel
-from umbel.advice.fates import fates
+from umbel.advice.advice import sentences
+from umbel.advice.gain_per_client import fates
 from umbel.advice.race import Allowance, _side_by_side
 from umbel.advice.summary import ContenderRow, Summary, summary
 from umbel.advice.trial import DIVERGED, TIME_UP, Standing, Track, to_tune, waiting
-from umbel.advice.words import sentences
 from umbel.cli.advising import LEAST, contenders_table
 
 SHORT = 5

@@ -11,11 +11,11 @@ import torch
 import umbel
 from tests.advice.test_adviser import LOCAL, net, tables
 from tests.advice.test_verdict import CLIENTS, standing, structure
+from umbel.advice.advice import headline, sentences
 from umbel.advice.race import _without_losers
 from umbel.advice.structure import Difference
 from umbel.advice.trial import Standing
 from umbel.advice.verdict import decide, preferred_clusters
-from umbel.advice.words import headline, sentences
 
 NOT_BY_TUNING = (
     "but as many further epochs without fine-tuning bring as much: '2 clusters' then has 0.278."

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from umbel.advice.advice import Advice
 from umbel.advice.examples import pooled
 from umbel.advice.facts import facts
-from umbel.advice.fates import fates, tested
-from umbel.advice.judges import judges
+from umbel.advice.gain_per_client import fates, tested
 from umbel.advice.losses import with_examples
 from umbel.advice.race import RACE, Allowance, contenders, fine_tuned, learning_rate, race
 from umbel.advice.structure import Structure, structure
 from umbel.advice.trial import Clock, Standing, Track
+from umbel.advice.validation_clients import judges
 from umbel.advice.verdict import decide
-from umbel.advice.words import Advice
 from umbel.checks import check
 from umbel.client.net import Net
 from umbel.client.work import LocalTraining

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from umbel.advice.examples import Floats, Ints
-from umbel.advice.halves import Halves
+from umbel.advice.split_half_test import Halves
 from umbel.server.numbering import in_order_of_appearance
 from umbel.summary import in_short
 

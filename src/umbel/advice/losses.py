@@ -11,8 +11,8 @@ from dataclasses import replace
 import torch
 
 from umbel.advice.examples import Floats
-from umbel.advice.judges import by_example
 from umbel.advice.trial import Standing
+from umbel.advice.validation_clients import by_example
 from umbel.client.batches import Batch
 from umbel.client.net import Net
 from umbel.data.federation import Federation

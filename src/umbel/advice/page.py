@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from umbel.advice.fates import FEWEST
+from umbel.advice.gain_per_client import FEWEST
 from umbel.advice.gains import SURE
 from umbel.advice.summary import Summary
 from umbel.report.figures.charts import Chart, Dot, Line, Middle, Strip, Strips, swarm

@@ -9,7 +9,7 @@ import numpy as np
 from umbel.advice.descriptors import descriptors
 from umbel.advice.examples import Floats, Ints, Pooled
 from umbel.advice.grouping import Grouping, best, groupings
-from umbel.advice.halves import (
+from umbel.advice.split_half_test import (
     ALPHA,
     by_chance,
     directions,

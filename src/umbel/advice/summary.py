@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Literal
 
+from umbel.advice.advice import Advice, sentences
 from umbel.advice.facts import Facts
 from umbel.advice.gains import lead, one_beside
 from umbel.advice.structure import Difference
 from umbel.advice.trial import Standing
-from umbel.advice.words import Advice, sentences
 from umbel.run.scored import number_or_none
 
 

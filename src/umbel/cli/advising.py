@@ -58,10 +58,10 @@ def advise(
     scenario.client=COLUMN and the like a table is described, and with --set model.name=NAME the
     network is chosen.
     """
+    from umbel.advice.advice_folder import NEXT, check_free, save, to_run
     from umbel.advice.adviser import advise as advise_
-    from umbel.advice.asked import asked_about, local_training
-    from umbel.advice.next_run import next_experiment
-    from umbel.advice.saving import NEXT, check_free, save, to_run
+    from umbel.advice.data_source import asked_about, local_training
+    from umbel.advice.suggested_experiment import next_experiment
     from umbel.advice.summary import summary
     from umbel.cli.advancing import no_empty_folders
     from umbel.cli.importing import allow
@@ -101,7 +101,7 @@ def advise(
 
 def make_place(out: Path) -> None:
     """Make the folder, and say if it holds advice. Raises `UsageError` if no file can be made."""
-    from umbel.advice.saving import FOUND
+    from umbel.advice.advice_folder import FOUND
     from umbel.files.atomic import writing_to
     from umbel.files.reading import check_place
 

@@ -173,7 +173,7 @@ def _print_results(
 
 
 def _print_advice(folder: Path) -> None:
-    from umbel.advice.saving import read_summary
+    from umbel.advice.advice_folder import read_summary
     from umbel.cli.advising import print_advice
 
     print_advice(read_summary(folder))

@@ -43,7 +43,7 @@ def report(
     without: tuple[str, ...],
 ) -> None:
     """Write one page, to be opened in a browser, about a run, a folder of RUNS, or advice."""
-    from umbel.advice.saving import write_page
+    from umbel.advice.advice_folder import write_page
     from umbel.files.reading import check_folder, check_place
     from umbel.folder.advised import holds_advice
     from umbel.report import write_files

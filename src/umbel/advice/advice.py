@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from math import isfinite, isinf, isnan
 
 from umbel.advice.facts import Facts
-from umbel.advice.fates import Fate
+from umbel.advice.gain_per_client import Fate
 from umbel.advice.gains import Gain, ahead, one_beside
-from umbel.advice.judges import FEWEST
 from umbel.advice.structure import Structure
 from umbel.advice.trial import DIVERGED, TIME_UP, Standing
+from umbel.advice.validation_clients import FEWEST
 from umbel.advice.verdict import ALIKE, Verdict, below, in_field, pays, preferred_clusters
 from umbel.client.work import LocalTraining
 from umbel.summary import counted, few, in_short, joined_by_and

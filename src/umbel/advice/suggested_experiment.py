@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from umbel.advice.advice import Advice
 from umbel.advice.adviser import FRACTION
-from umbel.advice.words import Advice
 from umbel.algorithms import FedAvg, FixedClusters, LocalOnly
 from umbel.algorithms.base import Algorithm, State
 from umbel.experiment.experiment import LONGEST_NAME, ExperimentSettings
