@@ -20,8 +20,8 @@ from umbel.data.sources import Sources
 from umbel.experiment.toml_file import write
 from umbel.flower import FlowerEngine, client_app, slice_of
 from umbel.flower.client import Load
+from umbel.flower.client_owners import Owners
 from umbel.flower.discovery import Meeting
-from umbel.flower.owners import Owners
 from umbel.flower.registry import Roll
 from umbel.networks import MLP
 from umbel.results.run import Experiment

@@ -18,9 +18,9 @@ from umbel import Limits
 from umbel.client.work import Routed
 from umbel.data.sources import Sources
 from umbel.flower import messages
+from umbel.flower.errors import RefusedError
 from umbel.flower.exchange import HELLO, WORK
-from umbel.flower.greeting import greet, site_in
-from umbel.flower.refusals import RefusedError
+from umbel.flower.handshake import greet, site_in
 from umbel.networks import LoRA, Model
 from umbel.testing import assert_same_state
 

@@ -17,12 +17,12 @@ from umbel.algorithms import FedAvg
 from umbel.checks import UsageError
 from umbel.data.sources import Sources
 from umbel.flower import Settings, messages, serve
+from umbel.flower.client_owners import Owners
 from umbel.flower.discovery import Meeting
+from umbel.flower.errors import RefusedError
 from umbel.flower.exchange import HELLO, WORK
-from umbel.flower.expectation import Expectation
-from umbel.flower.greeting import greet, site_in
-from umbel.flower.owners import Owners
-from umbel.flower.refusals import RefusedError
+from umbel.flower.expected_form import Expectation
+from umbel.flower.handshake import greet, site_in
 from umbel.results.run import Experiment
 from umbel.testing import assert_same_state
 

@@ -15,7 +15,7 @@ from umbel.algorithms import FedAvg
 from umbel.checks import UsageError
 from umbel.data.federation import Federation
 from umbel.flower import Settings, serve, site_clients
-from umbel.flower.owners import Owners
+from umbel.flower.client_owners import Owners
 from umbel.folder.run_folder import RunFolder
 
 EXPERIMENT = replace(SMALL, algorithm=FedAvg(LOCAL), rounds=1)

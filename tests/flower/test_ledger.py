@@ -29,13 +29,13 @@ from umbel.files.seals import json_text
 from umbel.flow import Replies, Request
 from umbel.flower import Settings, client_app, serve
 from umbel.flower.client import Node
+from umbel.flower.client_owners import Owners
 from umbel.flower.discovery import Meeting
+from umbel.flower.errors import RefusedError
 from umbel.flower.ledger import Ledger, read_ledger, spent_elsewhere
 from umbel.flower.limits import NodeLimits
 from umbel.flower.memory import memorise, recall
 from umbel.flower.messages import Asked
-from umbel.flower.owners import Owners
-from umbel.flower.refusals import RefusedError
 from umbel.flower.registry import Roll
 from umbel.networks import MLP
 from umbel.results.run import Experiment

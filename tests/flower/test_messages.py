@@ -19,11 +19,12 @@ from tests.flower.attacks import ARRAYS, with_array
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining, Work
 from umbel.experiment.toml_file import plain
-from umbel.flower import greeting, messages
+from umbel.flower import handshake as greeting
+from umbel.flower import messages
 from umbel.flower.arrays import DTYPES, arrays, tensors
+from umbel.flower.errors import ForgottenError, RefusedError
 from umbel.flower.fields import VERSION
 from umbel.flower.messages import Asked
-from umbel.flower.refusals import ForgottenError, RefusedError
 
 MAX_BYTES = 10_000
 

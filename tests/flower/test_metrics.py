@@ -19,9 +19,9 @@ from umbel.client.work import ChooseByLoss, Evaluation, MixtureEvaluation
 from umbel.data.sources import Sources
 from umbel.experiment.toml_file import plain
 from umbel.flower import Settings, serve
+from umbel.flower.errors import RefusedError
 from umbel.flower.exchange import WORK
 from umbel.flower.messages import work_in
-from umbel.flower.refusals import RefusedError
 
 METRICS = ("log-loss", "macro-f1", "auroc")
 MEASURED = replace(SMALL, algorithm=FedAvg(LOCAL), participation=1.0, rounds=2, metrics=METRICS)

@@ -17,8 +17,8 @@ from umbel.algorithms import FedAvg
 from umbel.data.sources import Sources
 from umbel.flower.discovery import Meeting
 from umbel.flower.exchange import HELLO, NOT_TAKEN, WORK, exchange
-from umbel.flower.greeting import greet
-from umbel.flower.patience import patiently
+from umbel.flower.handshake import greet
+from umbel.flower.retries import patiently
 
 
 def status(code: int) -> httpx.HTTPStatusError:
@@ -47,7 +47,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("umbel.flower.patience.time", clock)
+    monkeypatch.setattr("umbel.flower.retries.time", clock)
     return clock
 
 

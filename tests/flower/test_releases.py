@@ -16,9 +16,9 @@ from tests.flower.small import clients, site
 from tests.flower.test_hostile import EVERYONE, attacked
 from umbel.flower import Settings, serve
 from umbel.flower.discovery import Meeting
+from umbel.flower.errors import RefusedError
 from umbel.flower.exchange import HELLO
-from umbel.flower.greeting import versions_in
-from umbel.flower.refusals import RefusedError
+from umbel.flower.handshake import versions_in
 from umbel.version import __version__
 
 SAME = "releases may compute differently: install the same one everywhere"

@@ -16,7 +16,7 @@ from umbel.data.federation import Federation
 from umbel.flower import client_app
 from umbel.flower.discovery import Meeting
 from umbel.flower.exchange import HELLO
-from umbel.flower.expectation import Expectation
+from umbel.flower.expected_form import Expectation
 
 
 def leaves(grid: MemoryGrid, meeting: Meeting, node: int) -> None:

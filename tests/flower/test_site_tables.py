@@ -19,8 +19,8 @@ from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.tables.encoding import Encoding
 from umbel.files.seals import json_text
 from umbel.flower import Settings, serve
+from umbel.flower.client_owners import Owners
 from umbel.flower.discovery import Meeting
-from umbel.flower.owners import Owners
 from umbel.flower.registry import Roll
 from umbel.networks import MLP
 from umbel.results.run import Experiment

@@ -19,7 +19,7 @@ from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.tables.encoding import Encoding
 from umbel.files.seals import json_text
 from umbel.flower import Settings, serve
-from umbel.flower.owners import Owners
+from umbel.flower.client_owners import Owners
 from umbel.folder.run_folder import RunFolder
 from umbel.networks import TextClassifier
 from umbel.results.run import Experiment

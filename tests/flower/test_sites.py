@@ -25,10 +25,10 @@ from umbel.data.sources import Sources
 from umbel.files.seals import json_text
 from umbel.flow import Request
 from umbel.flower import FlowerEngine, Settings, client_app, serve, site_clients, slice_of
+from umbel.flower.client_owners import Owners
 from umbel.flower.discovery import Meeting
-from umbel.flower.greeting import Site, SiteForm, name_in
-from umbel.flower.owners import Owners
-from umbel.flower.refusals import RefusedError
+from umbel.flower.errors import RefusedError
+from umbel.flower.handshake import Site, SiteForm, name_in
 from umbel.flower.registry import Roll
 from umbel.folder.execution import execute
 from umbel.folder.run_folder import RunFolder

@@ -49,8 +49,8 @@ from umbel.flower import FlowerEngine, client_app
 from umbel.flower.client import Node
 from umbel.flower.discovery import Meeting
 from umbel.flower.exchange import HELLO, WORK
-from umbel.flower.expectation import Expectation
-from umbel.flower.greeting import greet, introduce
+from umbel.flower.expected_form import Expectation
+from umbel.flower.handshake import greet, introduce
 from umbel.flower.messages import Asked, answer, ask
 from umbel.flower.registry import Roll
 from umbel.networks import Linear

@@ -10,7 +10,7 @@ from umbel.algorithms.restarts import Restarts
 from umbel.client.work import WORKS, Description, Work
 from umbel.client.work.base import undeclared
 from umbel.experiment.experiment import ExperimentSettings
-from umbel.flower.refusals import RefusedError
+from umbel.flower.errors import RefusedError
 from umbel.run.evaluation import works_of
 
 REQUESTS = "requests"

@@ -13,8 +13,8 @@ from torch import Tensor
 from umbel.checks import check
 from umbel.client.constants import bits
 from umbel.engines.alignment import aligned
+from umbel.flower.errors import RefusedError, abbreviated
 from umbel.flower.fields import check_names
-from umbel.flower.refusals import RefusedError, abbreviated
 
 DTYPES = {
     "bool": torch.bool,

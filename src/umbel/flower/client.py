@@ -34,8 +34,9 @@ from umbel.flow import Engine, Request, Rows
 from umbel.flower import messages
 from umbel.flower.admission import check_work, count
 from umbel.flower.configuration import number_in, truth_in
-from umbel.flower.expectation import check_frozen, model_name
-from umbel.flower.greeting import (
+from umbel.flower.errors import IN_THE_LOG, ForgottenError, RefusedError, reason, told
+from umbel.flower.expected_form import check_frozen, model_name
+from umbel.flower.handshake import (
     VERSIONS,
     Site,
     SiteForm,
@@ -48,7 +49,6 @@ from umbel.flower.greeting import (
 from umbel.flower.ledger import OF_A_SITE, Ledger
 from umbel.flower.limits import NodeLimits, engine_here
 from umbel.flower.memory import memorise, recall
-from umbel.flower.refusals import IN_THE_LOG, ForgottenError, RefusedError, reason, told
 from umbel.results.run import Experiment, read
 from umbel.settings import argument, whole_path
 from umbel.version import ONE_RELEASE, differing

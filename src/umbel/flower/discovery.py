@@ -13,13 +13,11 @@ from flwr.serverapp import Grid
 
 from umbel.checks import UsageError
 from umbel.data.conventions import Comparison, Entry
+from umbel.flower.client_owners import Owners, connected, identity
+from umbel.flower.errors import RefusedError, reason
 from umbel.flower.exchange import HELLO, Reply, nodes_of, pause, pulled, pushed
-from umbel.flower.greeting import Site, SiteForm, greet, name_in, site_in, versions_in
-from umbel.flower.owners import Owners, connected, identity
-from umbel.flower.precedence import Precedence
-from umbel.flower.refusals import RefusedError, reason
-from umbel.flower.registry import named_clients
-from umbel.flower.voting import (
+from umbel.flower.handshake import Site, SiteForm, greet, name_in, site_in, versions_in
+from umbel.flower.majority import (
     check_alike,
     check_table,
     differences,
@@ -27,6 +25,8 @@ from umbel.flower.voting import (
     leading_form,
     leading_table,
 )
+from umbel.flower.precedence import Precedence
+from umbel.flower.registry import named_clients
 from umbel.summary import few
 from umbel.version import ONE_RELEASE, differing
 

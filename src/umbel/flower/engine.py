@@ -17,9 +17,9 @@ from umbel.engines.replies.validation import assemble, promises
 from umbel.flow import Replies, Request
 from umbel.flower import messages
 from umbel.flower.discovery import Meeting
+from umbel.flower.errors import ForgottenError, RefusedError, reason, refusing
 from umbel.flower.exchange import WORK, Reply, exchange
 from umbel.flower.memory import KEPT, row_digest
-from umbel.flower.refusals import ForgottenError, RefusedError, reason, refusing
 from umbel.flower.registry import named_clients
 from umbel.summary import counted
 

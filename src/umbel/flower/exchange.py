@@ -11,8 +11,8 @@ from flwr.app import Message, RecordDict
 from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 
-from umbel.flower.patience import may_pass, patiently
-from umbel.flower.refusals import IN_THE_LOG, plain_beginning, reason
+from umbel.flower.errors import IN_THE_LOG, plain_beginning, reason
+from umbel.flower.retries import may_pass, patiently
 
 WORK, HELLO = "query.work", "query.hello"
 """The kinds of messages."""

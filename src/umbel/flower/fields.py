@@ -8,7 +8,7 @@ from typing import Any
 from flwr.app import ConfigRecord, RecordDict
 
 from umbel.checks import is_plain
-from umbel.flower.refusals import RefusedError, abbreviated
+from umbel.flower.errors import RefusedError, abbreviated
 
 VERSION = 2
 """The version of the messages, which both sides must speak."""

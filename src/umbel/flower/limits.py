@@ -18,7 +18,7 @@ from umbel.engines.replies.validation import promises
 from umbel.engines.storage import chosen
 from umbel.flow import Request
 from umbel.flower.configuration import number_in
-from umbel.flower.refusals import RefusedError
+from umbel.flower.errors import RefusedError
 from umbel.settings import Settings
 
 OF_ENGINES = {

@@ -17,8 +17,7 @@ from umbel.client.work import Work
 from umbel.experiment.toml_file import plain, structured
 from umbel.flower import fields
 from umbel.flower.arrays import arrays, tensors
-from umbel.flower.fields import VERSION, numbers, text, texts, versioned
-from umbel.flower.refusals import (
+from umbel.flower.errors import (
     ForgottenError,
     RefusedError,
     abbreviated,
@@ -26,6 +25,7 @@ from umbel.flower.refusals import (
     refusing,
     told,
 )
+from umbel.flower.fields import VERSION, numbers, text, texts, versioned
 from umbel.summary import in_short
 
 T = TypeVar("T")

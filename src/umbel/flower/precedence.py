@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from umbel.flower.owners import Owners
+from umbel.flower.client_owners import Owners
 
 
 @dataclass

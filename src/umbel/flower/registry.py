@@ -17,7 +17,7 @@ from umbel.client.objectives import BINARY, CLASSIFICATION, Objective
 from umbel.data.federation import Federation
 from umbel.data.splits import Split
 from umbel.files.seals import json_value
-from umbel.flower.greeting import Site, SiteForm
+from umbel.flower.handshake import Site, SiteForm
 from umbel.folder.flower_files import settled
 from umbel.summary import few
 

@@ -19,12 +19,12 @@ from umbel.experiment.places import without_paths
 from umbel.experiment.toml_file import read
 from umbel.files.atomic import writing_to
 from umbel.files.seals import json_text
+from umbel.flower.client_owners import Owners
 from umbel.flower.configuration import number_in, truth_in
 from umbel.flower.discovery import Meeting
 from umbel.flower.ending import said_last
 from umbel.flower.engine import FlowerEngine
-from umbel.flower.expectation import Expectation
-from umbel.flower.owners import Owners
+from umbel.flower.expected_form import Expectation
 from umbel.flower.registry import Roll
 from umbel.flower.scaffold import sent_with
 from umbel.folder.execution import advance_locked

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from umbel.checks import UsageError
-from umbel.flower.greeting import Site, SiteForm
-from umbel.flower.refusals import RefusedError, abbreviated
+from umbel.flower.errors import RefusedError, abbreviated
+from umbel.flower.handshake import Site, SiteForm
 from umbel.summary import FEW, counted
 
 T = TypeVar("T")

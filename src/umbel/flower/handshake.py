@@ -12,9 +12,9 @@ from flwr.app import ConfigRecord, RecordDict
 from umbel.data.conventions import Written
 from umbel.data.form import Form
 from umbel.flower import fields
+from umbel.flower.errors import RefusedError, refusing
 from umbel.flower.fields import VERSION, check_names, number, numbers, text, texts, versioned
 from umbel.flower.messages import raise_refusal
-from umbel.flower.refusals import RefusedError, refusing
 from umbel.version import BESIDE, versions
 
 MAX_EXAMPLES = 10**9  # of one client

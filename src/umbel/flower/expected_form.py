@@ -8,9 +8,9 @@ from math import prod
 
 from umbel.client.net import Net
 from umbel.experiment.experiment import ExperimentSettings
-from umbel.flower.greeting import SiteForm
-from umbel.flower.refusals import RefusedError, refusing
-from umbel.flower.voting import MORE_CLASSES
+from umbel.flower.errors import RefusedError, refusing
+from umbel.flower.handshake import SiteForm
+from umbel.flower.majority import MORE_CLASSES
 from umbel.networks.base import without_values
 
 MAX_VALUES = 2**29

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import httpx
 
-from umbel.flower.refusals import reason
+from umbel.flower.errors import reason
 
 T = TypeVar("T")
 
