@@ -61,7 +61,7 @@ Crew(do, 2, 2).run()
 """
 
 JOBS = """
-from umbel.cli.job_server import CONTEXT, start
+from umbel.cli.jobs.server import CONTEXT, start
 
 if __name__ == "__main__":
     told("parent")

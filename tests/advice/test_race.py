@@ -17,7 +17,7 @@ from umbel.advice.gain_per_client import fates
 from umbel.advice.race import Allowance, _side_by_side
 from umbel.advice.summary import ContenderRow, Summary, summary
 from umbel.advice.trial import DIVERGED, TIME_UP, Standing, Track, to_tune, waiting
-from umbel.cli.advising import LEAST, contenders_table
+from umbel.cli.advise import LEAST, contenders_table
 
 SHORT = 5
 LOCAL = umbel.LocalTraining(lr=0.03)

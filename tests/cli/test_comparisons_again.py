@@ -11,7 +11,7 @@ import umbel as library
 from tests.shell import Shell
 from umbel.algorithms.base import State
 from umbel.checks import UsageError
-from umbel.cli.comparing import Seeds
+from umbel.cli.compare import Seeds
 from umbel.client.metrics import Predictions, _own
 from umbel.experiment.layers import parse_setting
 from umbel.experiment.sweep import sweep

@@ -12,8 +12,8 @@ import pytest
 from tests.shell import Shell
 from umbel.algorithms import FedAvg
 from umbel.checks import DivergedError, QuorumError, UsageError, WorkersDiedError
-from umbel.cli.advancing import nothing_left_of, resumable
-from umbel.cli.job import noting
+from umbel.cli.execute import nothing_left_of, resumable
+from umbel.cli.jobs.job import noting
 from umbel.cli.reproducing import make_all
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS

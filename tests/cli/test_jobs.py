@@ -25,8 +25,9 @@ import pytest
 from tests.processes import PATIENCE, heeding_signals, wait_until
 from tests.shell import SMALL, Shell
 from umbel.checks import DivergedError, InUseError, UsageError
-from umbel.cli import job_server, jobs
-from umbel.cli.job import JobError, Line, Made, sendable
+from umbel.cli.jobs import pool as jobs
+from umbel.cli.jobs import server as job_server
+from umbel.cli.jobs.job import JobError, Line, Made, sendable
 from umbel.cli.screen import OwnScreen
 from umbel.cores import cores
 from umbel.engines.processes.crew import Crew

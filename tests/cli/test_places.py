@@ -13,7 +13,7 @@ import pytest
 from tests.shell import Shell
 from umbel import UsageError, read
 from umbel.cli import main
-from umbel.cli.advancing import no_empty_folders
+from umbel.cli.execute import no_empty_folders
 from umbel.cli.printing import print_rows
 from umbel.data.sources import Sources
 from umbel.experiment.library import find_comparison, shipped_comparisons

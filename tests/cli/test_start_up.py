@@ -152,7 +152,7 @@ FORKED = """
 import sys
 from multiprocessing import forkserver
 import umbel_command
-from umbel.cli import job_server
+from umbel.cli.jobs import server as job_server
 
 prepared = job_server.prepare
 def prepare(jobs):

@@ -18,8 +18,8 @@ from tests.federations import blobs
 from tests.shell import Shell
 from umbel import cli
 from umbel.algorithms import FedAvg
-from umbel.cli.job import Failed, Line, _made
-from umbel.cli.job_server import _load
+from umbel.cli.jobs.job import Failed, Line, _made
+from umbel.cli.jobs.server import _load
 from umbel.client.net import Net
 from umbel.client.work import LocalTraining
 from umbel.engines import Sequential, Vectorised, vectorised

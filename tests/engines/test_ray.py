@@ -27,7 +27,7 @@ from tests.engines.test_workers import assert_identical
 from tests.frozen import HalfBackbone
 from tests.shell import Shell
 from umbel.checks import ClusterLostError, WorkersDiedError
-from umbel.cli.advancing import resumable
+from umbel.cli.execute import resumable
 from umbel.client.batches import Shard
 from umbel.client.net import Net
 from umbel.client.work import Evaluation, LocalTraining, Promise, Work

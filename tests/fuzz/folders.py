@@ -215,7 +215,7 @@ def _restore(whole: Whole) -> None:
 
 def _use(whole: Whole) -> Any:
     """All that looking shows; or, of a run with a round left, what it comes to."""
-    from umbel.cli.looking import print_run
+    from umbel.cli.show import print_run
 
     folder, printed = RunFolder(whole.path), whole.printed
     for stream in printed:

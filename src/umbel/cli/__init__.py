@@ -23,21 +23,21 @@ BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 LONGEST = 1_000
 """Largest number of characters of an error message."""
 
-CLUSTERS = Place("umbel.cli.looking", "estimate_clusters", "Estimate how many clusters there are.")
+CLUSTERS = Place("umbel.cli.show", "estimate_clusters", "Estimate how many clusters there are.")
 
 COMMANDS = {
     "list": Place("umbel.cli.listing", "list_", "List what there is, by kind."),
-    "run": Place("umbel.cli.running", "run", "Run one experiment."),
-    "resume": Place("umbel.cli.running", "resume", "Go on with a run that was stopped."),
-    "finish": Place("umbel.cli.budget", "finish", "End a run with the rounds that are done."),
-    "compare": Place("umbel.cli.running", "compare", "Run a folder of experiments; one table."),
-    "advise": Place("umbel.cli.advising", "advise", "Say whether to cluster at all, and how."),
-    "show": Place("umbel.cli.looking", "show", "Show the results of a run or a comparison."),
-    "assign": Place("umbel.cli.looking", "assign", "Give newcomers their cluster."),
+    "run": Place("umbel.cli.run", "run", "Run one experiment."),
+    "resume": Place("umbel.cli.run", "resume", "Go on with a run that was stopped."),
+    "finish": Place("umbel.cli.resume", "finish", "End a run with the rounds that are done."),
+    "compare": Place("umbel.cli.run", "compare", "Run a folder of experiments; one table."),
+    "advise": Place("umbel.cli.advise", "advise", "Say whether to cluster at all, and how."),
+    "show": Place("umbel.cli.show", "show", "Show the results of a run or a comparison."),
+    "assign": Place("umbel.cli.show", "assign", "Give newcomers their cluster."),
     "estimate-clusters": CLUSTERS,
     "clusters": Place(CLUSTERS.module, CLUSTERS.attribute, CLUSTERS.help, hidden=True),
-    "report": Place("umbel.cli.reporting", "report", "Write a page about runs, for a browser."),
-    "export": Place("umbel.cli.reporting", "export", "Take a run to another tool."),
+    "report": Place("umbel.cli.report", "report", "Write a page about runs, for a browser."),
+    "export": Place("umbel.cli.report", "export", "Take a run to another tool."),
     "reproduce": Place("umbel.cli.reproduce", "reproduce", "Make a paper's table or figure again."),
     "flower": Place("umbel.cli.flower", "flower", "Run experiments over real sites."),
 }

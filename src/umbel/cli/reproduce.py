@@ -63,10 +63,10 @@ def reproduce(
     the status is then 1, as it is if a run was ended before its last round, or if its folder holds
     another experiment.
     """
-    from umbel.cli.job_server import prepare
+    from umbel.cli.jobs.server import prepare
 
     prepare(jobs)
-    from umbel.cli.advancing import end_if, interruptible, no_empty_folders
+    from umbel.cli.execute import end_if, interruptible, no_empty_folders
     from umbel.cli.printing import say
     from umbel.cli.reproducing import make_all
     from umbel.data.sources import Sources

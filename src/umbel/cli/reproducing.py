@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from umbel.checks import InUseError, naming
-from umbel.cli.advancing import nothing_left_of
-from umbel.cli.job import Made, noting
-from umbel.cli.jobs import make_in_jobs
+from umbel.cli.execute import nothing_left_of
+from umbel.cli.jobs.job import Made, noting
+from umbel.cli.jobs.pool import make_in_jobs
 from umbel.cli.printing import say
 from umbel.cli.screen import OwnScreen, Screen
 from umbel.data.sources import Sources

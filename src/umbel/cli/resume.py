@@ -31,8 +31,8 @@ rounds_option = click.option(
 @no_import_option
 def finish(run: Path, data_dir: Path | None, no_import: bool) -> None:
     """End a RUN with the rounds that are done: write its models and clusters."""
-    from umbel.cli.importing import allow_rounds
-    from umbel.cli.looking import print_run
+    from umbel.cli.foreign_code import allow_rounds
+    from umbel.cli.show import print_run
     from umbel.folder.run_folder import RunFolder
     from umbel.runs import saving
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from umbel.checks import InUseError, UsageError, check, naming, nearest
-from umbel.cli.advancing import (
+from umbel.cli.execute import (
     advance,
     advance_together,
     interruptible,
@@ -20,8 +20,8 @@ from umbel.cli.advancing import (
     resumable,
     titled,
 )
-from umbel.cli.job import Made, noting
-from umbel.cli.jobs import make_in_jobs
+from umbel.cli.jobs.job import Made, noting
+from umbel.cli.jobs.pool import make_in_jobs
 from umbel.cli.printing import say
 from umbel.cli.screen import OwnScreen, Screen
 from umbel.data.sources import Sources

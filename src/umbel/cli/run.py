@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from umbel.checks import UsageError
-from umbel.cli.budget import max_time_option, rounds_option, until_option
 from umbel.cli.completing import complete_comparisons, complete_experiments, complete_runs
 from umbel.cli.options import (
     SEEDS,
@@ -24,6 +23,7 @@ from umbel.cli.options import (
     set_option,
     workers_option,
 )
+from umbel.cli.resume import max_time_option, rounds_option, until_option
 
 if TYPE_CHECKING:
     from umbel.experiment.experiment import ExperimentSettings
@@ -50,9 +50,9 @@ def run(
     no_import: bool,
 ) -> None:
     """Run one EXPERIMENT: a TOML file, or the name of one that `umbel list experiments` shows."""
-    from umbel.cli.advancing import advance, nothing_left_of
-    from umbel.cli.importing import allow
-    from umbel.cli.looking import print_run
+    from umbel.cli.execute import advance, nothing_left_of
+    from umbel.cli.foreign_code import allow
+    from umbel.cli.show import print_run
     from umbel.data.sources import Sources
     from umbel.experiment.dropped_settings import left_out, tell
     from umbel.experiment.library import find_experiment
@@ -97,9 +97,9 @@ def resume(
 
     With --rounds, --until or --max-time it ends there; with --rounds a finished RUN goes on, too.
     """
-    from umbel.cli.advancing import advance
-    from umbel.cli.importing import allow_rounds
-    from umbel.cli.looking import print_run
+    from umbel.cli.execute import advance
+    from umbel.cli.foreign_code import allow_rounds
+    from umbel.cli.show import print_run
     from umbel.experiment.places import sources_of
     from umbel.folder.resuming import reopened, replan
     from umbel.folder.run_folder import RunFolder
@@ -158,11 +158,11 @@ def compare(
     With --control each clustered method is followed by its control: FedAvg in clusters of the same
     sizes, of clients drawn at random.
     """
-    from umbel.cli.job_server import prepare
+    from umbel.cli.jobs.server import prepare
 
     prepare(jobs)
-    from umbel.cli.comparing import make_all, strangers_named, sweeps_in
-    from umbel.cli.importing import announce
+    from umbel.cli.compare import make_all, strangers_named, sweeps_in
+    from umbel.cli.foreign_code import announce
     from umbel.data.sources import Sources
     from umbel.experiment.library import find_comparison
     from umbel.results.control import check_room, controls
@@ -192,7 +192,7 @@ def _print_made(
 
     Raises `UsageError` for a measure that none of them has, when all else is printed.
     """
-    from umbel.cli.advancing import end_if, name_failed
+    from umbel.cli.execute import end_if, name_failed
     from umbel.cli.printing import print_rows, print_tables
     from umbel.report.terminal import comparison as standing_tables
     from umbel.report.terminal import results as terminal

@@ -16,11 +16,11 @@ from typing import Generic
 import click
 
 from umbel.checks import printable
-from umbel.cli.ending import ending_in_order
-from umbel.cli.job import Begun, Ended, Failed, Made, News, Said, Told, U, Unit, work
-from umbel.cli.job_server import CONTEXT, check_descriptors, start
+from umbel.cli.jobs.job import Begun, Ended, Failed, Made, News, Said, Told, U, Unit, work
+from umbel.cli.jobs.server import CONTEXT, check_descriptors, start
 from umbel.cli.printing import say
 from umbel.cli.screen import OwnScreen
+from umbel.cli.signals import ending_in_order
 from umbel.cores import cores, forget
 from umbel.report.terminal.progress import Begin, Tell, watched_together
 from umbel.summary import counted

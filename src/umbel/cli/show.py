@@ -88,7 +88,7 @@ def show(
         differ = kind == "differences"
         table: Table = results.differences(judge) if differ else getattr(results, kind)
         if at is not None or reach is not None:
-            from umbel.cli.courses import course_rows, goal_of
+            from umbel.cli.show_by_round import course_rows, goal_of
 
             goal = None if reach is None else goal_of(reach, (f.experiment for f in folders))
             table = course_rows(results, at, goal)
@@ -129,7 +129,7 @@ def _print_results(
     without: Sequence[str],
 ) -> None:
     """One run in detail, a table of several, or advice."""
-    from umbel.cli.courses import goal_of, rounds_of
+    from umbel.cli.show_by_round import goal_of, rounds_of
     from umbel.folder.advised import holds_advice
     from umbel.folder.finding import runs_in
     from umbel.folder.run_folder import RunFolder
@@ -174,7 +174,7 @@ def _print_results(
 
 def _print_advice(folder: Path) -> None:
     from umbel.advice.advice_folder import read_summary
-    from umbel.cli.advising import print_advice
+    from umbel.cli.advise import print_advice
 
     print_advice(read_summary(folder))
 
@@ -204,7 +204,7 @@ def assign(
     of a table, one with the same columns (.csv, .parquet). With --unlabelled y, or the target, may
     be left out.
     """
-    from umbel.cli.importing import allow, allow_parts
+    from umbel.cli.foreign_code import allow, allow_parts
     from umbel.report.terminal import results as terminal
     from umbel.results.run import load
 
@@ -242,7 +242,7 @@ def estimate_clusters(
 
     One cluster is among the answers: then the clients do not seem to form groups.
     """
-    from umbel.cli.importing import allow_parts
+    from umbel.cli.foreign_code import allow_parts
     from umbel.files.reading import check_place
     from umbel.report.figures.matplotlib_files import check_format
     from umbel.report.figures.to_matplotlib import draw_singular_values

@@ -63,8 +63,8 @@ def advise(
     from umbel.advice.data_source import asked_about, local_training
     from umbel.advice.suggested_experiment import next_experiment
     from umbel.advice.summary import summary
-    from umbel.cli.advancing import no_empty_folders
-    from umbel.cli.importing import allow
+    from umbel.cli.execute import no_empty_folders
+    from umbel.cli.foreign_code import allow
     from umbel.data.sources import Sources
     from umbel.settings import whole_path
 

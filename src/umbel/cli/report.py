@@ -88,7 +88,7 @@ def export(
     The course goes to TensorBoard or MLflow, a model into an ONNX file, a program of torch.export
     (torch), a file of its tensors (safetensors), or a folder of its adapters (peft).
     """
-    from umbel.cli.importing import allow_parts, announce
+    from umbel.cli.foreign_code import allow_parts, announce
     from umbel.experiment.python_run import find_net
     from umbel.export import trackers as exporting
     from umbel.export.models import export_model

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # not every system has both
         SpawnProcess,
     )
 
-UNUSED = "umbel.cli.job_server.unused"
+UNUSED = "umbel.cli.jobs.server.unused"
 """Name among a command's own values: whether it was started for jobs that there are not yet."""
 
 SPARE = 16
@@ -38,7 +38,7 @@ CONTEXT: ForkServerContext | SpawnContext = (
     if sys.platform == "linux"
     else multiprocessing.get_context("spawn")
 )
-LOADED = ("umbel.cli.comparing", "umbel.cli.reproducing", "sklearn.cluster", "sklearn.datasets")
+LOADED = ("umbel.cli.compare", "umbel.cli.reproducing", "sklearn.cluster", "sklearn.datasets")
 """Modules that every run needs and that load slowly."""
 
 

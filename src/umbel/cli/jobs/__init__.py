@@ -1,0 +1,1 @@
+"""Several runs at once, each in a process of its own."""
