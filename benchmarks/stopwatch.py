@@ -18,7 +18,7 @@ from umbel.folder.evidence_folder import EvidenceFolder
 from umbel.folder.run_folder import RunFolder
 from umbel.reduction import Reduction
 from umbel.results.run import Run
-from umbel.runs import run as runs
+from umbel.run import rounds as runs
 
 PARTS = ("engine", "checks", "averages", "server", "evaluation", "record", "checkpoint")
 """Parts of a round's time; "server" is the rest: the method's own work."""

@@ -269,7 +269,7 @@ def test_other_clients_under_the_same_settings_are_told(run: RunFolder) -> None:
     ):
         opened = replace(there.open(package.Sources.default()), federation=other)
         with pytest.raises(UsageError, match=f"of another run: {said}; undo that"):
-            list(package.runs.execution.advance(run, opened))
+            list(package.folder.execution.advance(run, opened))
 
 
 def test_one_label_that_has_changed_is_told(run: RunFolder) -> None:
@@ -281,7 +281,7 @@ def test_one_label_that_has_changed_is_told(run: RunFolder) -> None:
     run.file("clusters.csv").unlink()
     opened = replace(there.open(package.Sources.default()), federation=other)
     with pytest.raises(UsageError, match="of another run: labels: changed; undo that"):
-        list(package.runs.execution.advance(run, opened))
+        list(package.folder.execution.advance(run, opened))
 
 
 def test_an_earlier_checkpoint_knows_its_sizes_at_least(run: RunFolder, umbel: Shell) -> None:
