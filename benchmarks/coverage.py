@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from umbel.results.statistics.crossed import Crossed, spread_of
-from umbel.results.statistics.paired import Gain, interval
-from umbel.results.statistics.resampling import by_bootstrap
-from umbel.results.statistics.student import by_t
+from umbel.result.statistics.crossed import Crossed, spread_of
+from umbel.result.statistics.paired import Gain, interval
+from umbel.result.statistics.resampling import by_bootstrap
+from umbel.result.statistics.student import by_t
 
 Floats = NDArray[np.float64]
 

@@ -21,7 +21,7 @@ import umbel
 from benchmarks.refusing import plainly
 from umbel.algorithms import FLHC
 from umbel.checks import check
-from umbel.results.run import Result
+from umbel.result.run import Result
 
 MOST = 12
 """Numbers of clusters to consider."""

@@ -25,7 +25,7 @@ from umbel.data.sources import Sources
 from umbel.experiment.library import find_experiment
 from umbel.experiment.toml_file import write
 from umbel.folder.run_folder import RunFolder
-from umbel.results.run import Experiment, read
+from umbel.result.run import Experiment, read
 
 NODES, CLIENTS, ROUNDS = 4, 1000, 6
 
@@ -36,7 +36,7 @@ from pathlib import Path
 from flwr.serverapp import ServerApp
 
 from umbel.flower.server import Settings, serve
-from umbel.results.run import read
+from umbel.result.run import read
 
 {here}
 from benchmarks.flower_times import TimedGrid

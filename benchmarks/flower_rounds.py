@@ -30,7 +30,7 @@ from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings
 from umbel.networks import CNN, MLP
-from umbel.results.run import Run
+from umbel.result.run import Run
 from umbel.seeds import Stream, client_seeds, seed_of
 
 if TYPE_CHECKING:

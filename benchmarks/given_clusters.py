@@ -20,7 +20,7 @@ from benchmarks.refusing import plainly
 from umbel.algorithms import FixedClusters
 from umbel.algorithms.base import State
 from umbel.data.sources import Sources
-from umbel.results.run import Result
+from umbel.result.run import Result
 
 
 def courses(result: Result, rounds: int, after: int = 0) -> Iterator[tuple[int, float, float]]:

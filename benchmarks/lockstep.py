@@ -15,7 +15,7 @@ from umbel.data.sources import Sources
 from umbel.experiment.library import find_experiment
 from umbel.folder.execution import execute, execute_together
 from umbel.folder.run_folder import RunFolder
-from umbel.results.run import read
+from umbel.result.run import read
 
 NAMES = ("ifca-linear", "flacc-digits", "ifca-digits", "lcfl-digits")
 

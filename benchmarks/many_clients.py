@@ -20,7 +20,7 @@ from umbel.data.federation import Federation
 from umbel.data.splits import Split
 from umbel.engines import EngineSettings
 from umbel.networks import CNN, Linear, Model
-from umbel.results.run import Run
+from umbel.result.run import Run
 
 PARTICIPATION, CLASSES = 0.01, 10
 

@@ -17,7 +17,7 @@ from umbel.client.net import Net
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.networks import MLP
-from umbel.results.run import Run
+from umbel.result.run import Run
 
 
 def main() -> None:

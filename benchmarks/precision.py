@@ -49,7 +49,7 @@ from umbel.folder.execution import execute
 from umbel.folder.run_folder import RunFolder
 from umbel.networks import CNN, CNNLin, LeNet, Model, ResNet18
 from umbel.preflight.properties import with_channels_last
-from umbel.results.run import read
+from umbel.result.run import read
 from umbel.run.records import Record
 
 Row = dict[str, Any]

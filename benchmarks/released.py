@@ -26,7 +26,7 @@ from umbel.client.batches import Batch
 from umbel.data.scenarios import ROTATED_MNIST_8
 from umbel.data.sources import Sources
 from umbel.papers.base import shipped
-from umbel.results.run import Run
+from umbel.result.run import Run
 from umbel.server.clustering import spectral
 from umbel.server.numbering import match_labels
 

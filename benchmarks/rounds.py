@@ -27,7 +27,7 @@ from umbel.algorithms.base import Algorithm
 from umbel.client.work import Gradient, LocalTraining
 from umbel.data.federation import Federation
 from umbel.networks import CNN, MLP
-from umbel.results.run import Run
+from umbel.result.run import Run
 
 Row = dict[str, Any]
 

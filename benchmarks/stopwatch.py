@@ -17,7 +17,7 @@ from umbel.flow import drive
 from umbel.folder.evidence_folder import EvidenceFolder
 from umbel.folder.run_folder import RunFolder
 from umbel.reduction import Reduction
-from umbel.results.run import Run
+from umbel.result.run import Run
 from umbel.run import rounds as runs
 
 PARTS = ("engine", "checks", "averages", "server", "evaluation", "record", "checkpoint")

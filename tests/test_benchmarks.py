@@ -41,8 +41,8 @@ from umbel.engines.precision import bf16_units
 from umbel.folder.execution import execute
 from umbel.folder.run_folder import RunFolder
 from umbel.networks import MLP, CharTransformer
-from umbel.results.run import Experiment, Run
-from umbel.results.tables import results
+from umbel.result.run import Experiment, Run
+from umbel.result.tables import results
 from umbel.testing import blobs, mlp
 
 ROOT = Path(__file__).parents[1]

@@ -31,7 +31,7 @@ from umbel.engines.replies.faults import Faults
 from umbel.engines.replies.validation import Limits
 from umbel.experiment.toml_file import structured
 from umbel.networks import MODELS
-from umbel.results.run import Experiment
+from umbel.result.run import Experiment
 from umbel.run.personal import Personal
 from umbel.server import aggregation, ask
 from umbel.server.aggregation import Averaging

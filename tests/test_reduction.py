@@ -18,7 +18,7 @@ from umbel.engines.replies.guarded import Guarded, QuorumError
 from umbel.engines.replies.validation import Limits
 from umbel.flow import Engine, Replies, Request, Rows, drive
 from umbel.reduction import MANY, Reduction, cluster_sums
-from umbel.results.run import Run
+from umbel.result.run import Run
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import train_best, train_best_summed
 

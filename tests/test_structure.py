@@ -51,7 +51,7 @@ FLOORS = (
     ("experiment",),
     ("folder",),
     ("newcomers", "export"),
-    ("results", "testing"),
+    ("result", "testing"),
     ("report",),
     ("papers", "flower", "advice"),
     ("cli",),

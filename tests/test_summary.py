@@ -21,7 +21,7 @@ from umbel.client.objectives import Objective
 from umbel.data.federation import Federation
 from umbel.notebooks import Table, cut
 from umbel.report.terminal.results import one_line
-from umbel.results.outcomes import spread_text
+from umbel.result.outcomes import spread_text
 from umbel.run.records import Record
 from umbel.summary import counted, number_text, scaled_text, settings
 

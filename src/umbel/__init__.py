@@ -62,9 +62,9 @@ if TYPE_CHECKING:
     from umbel.report.learning_curves import plot, table
     from umbel.report.reporting import write_report
     from umbel.report.terminal.progress import progress
-    from umbel.results.row_encoder import RowEncoder
-    from umbel.results.run import Experiment, Result, Run, finish, load, read, resume
-    from umbel.results.tables import Results, results
+    from umbel.result.row_encoder import RowEncoder
+    from umbel.result.run import Experiment, Result, Run, finish, load, read, resume
+    from umbel.result.tables import Results, results
     from umbel.run.personal import Personal
     from umbel.run.records import Record
     from umbel.server.aggregation import Averaging
@@ -186,7 +186,7 @@ _HOMES = {
     "umbel.engines.replies.guarded": ("QuorumError",),
     "umbel.folder.execution": ("execute",),
     "umbel.run.personal": ("Personal",),
-    "umbel.results.row_encoder": ("RowEncoder",),
+    "umbel.result.row_encoder": ("RowEncoder",),
     "umbel.folder.run_folder": ("RunFolder",),
     "umbel.client.net": ("Net",),
     "umbel.client.objectives": ("BINARY", "CLASSIFICATION", "REGRESSION", "Objective"),
@@ -196,12 +196,12 @@ _HOMES = {
     "umbel.run.records": ("Record",),
     "umbel.report.reporting": ("write_report",),
     "umbel.newcomers.assignment": ("Assignment",),
-    "umbel.results.tables": ("Results", "results"),
+    "umbel.result.tables": ("Results", "results"),
     "umbel.experiment.library": ("find_experiment",),
     "umbel.engines.privacy": ("Privacy",),
     "umbel.engines.replies.validation": ("Limits",),
     "umbel.report.terminal.progress": ("progress",),
-    "umbel.results.run": (
+    "umbel.result.run": (
         "Experiment",
         "Result",
         "Run",

@@ -13,7 +13,7 @@ from umbel.algorithms import IFCA, Restarts
 from umbel.client.optimizers import Adam
 from umbel.experiment.toml_file import write
 from umbel.networks import CNN1D
-from umbel.results.run import Experiment
+from umbel.result.run import Experiment
 
 DIGITS: Any = umbel.read(umbel.find_experiment("ifca-digits"))
 

@@ -26,7 +26,7 @@ from umbel.files.seals import KEY
 from umbel.flow import Engine, Replies, Request
 from umbel.folder import checkpoint
 from umbel.folder.tensor_files import write
-from umbel.results.run import Run
+from umbel.result.run import Run
 from umbel.server import gram_matrix as kept_products
 from umbel.server.aggregation import Averaging
 from umbel.server.gram_matrix import products_of

@@ -50,7 +50,7 @@ from umbel.experiment.library import find_experiment
 from umbel.flow import Replies, Request, drive
 from umbel.folder.execution import execute
 from umbel.folder.run_folder import RunFolder
-from umbel.results.run import Run, load, read
+from umbel.result.run import Run, load, read
 from umbel.server.aggregation import Averaging
 from umbel.server.clusterers import DBSCAN, HDBSCAN, Agglomerative
 from umbel.testing import CHECKS, ROUNDS, Check, blobs, mlp

@@ -13,7 +13,7 @@ from tests.federations import answered, blobs, context, mlp, requested, setup
 from umbel.algorithms import Joint
 from umbel.algorithms.joint import JointState
 from umbel.client.work import ChooseJointly, JointScore, LocalTraining
-from umbel.results.run import Run
+from umbel.result.run import Run
 from umbel.server.aggregation import Averaging
 
 

@@ -16,7 +16,7 @@ from umbel.client.work import LocalTraining, MeanLoss
 from umbel.engines.replies.faults import Faults
 from umbel.engines.replies.validation import Limits
 from umbel.flow import Replies
-from umbel.results.run import Run
+from umbel.result.run import Run
 from umbel.server.clusterers import DBSCAN, HDBSCAN, Agglomerative, Clusterer, KMedoids, joined
 from umbel.server.loss_distances import loss_distance
 

@@ -15,7 +15,7 @@ from umbel.algorithms.base import Algorithm
 from umbel.client.work import LocalTraining
 from umbel.engines.replies.validation import Limits, assemble
 from umbel.flow import Engine, Replies, Request
-from umbel.results.run import Run
+from umbel.result.run import Run
 from umbel.testing import assert_same_state
 
 LOCAL = LocalTraining(epochs=1, batch_size=8)

@@ -22,7 +22,7 @@ from umbel.client.work import LocalTraining
 from umbel.experiment.toml_file import plain, structured
 from umbel.flow import Replies
 from umbel.folder import checkpoint
-from umbel.results.run import Run
+from umbel.result.run import Run
 
 LOCAL = LocalTraining(epochs=1, batch_size=8)
 

@@ -20,7 +20,7 @@ from umbel.engines import make_engine
 from umbel.experiment.toml_file import plain, structured
 from umbel.flow import Engine, Replies, Request
 from umbel.method import Context, Flow, losses, one_model
-from umbel.results.run import Experiment
+from umbel.result.run import Experiment
 from umbel.server.clustering import distances
 from umbel.testing import blobs, check_method, mlp
 

@@ -14,7 +14,7 @@ from umbel.experiment.library import shipped_comparisons, shipped_experiments
 from umbel.networks import MODELS
 from umbel.papers.catalogue import REPRODUCTIONS
 from umbel.papers.saved_results import kept
-from umbel.results.run import read
+from umbel.result.run import read
 
 NAMES = {
     "methods": list(ALGORITHMS),

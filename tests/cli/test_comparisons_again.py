@@ -18,7 +18,7 @@ from umbel.experiment.sweep import sweep
 from umbel.experiment.toml_file import plain
 from umbel.folder.experiment_file import ExperimentFile
 from umbel.folder.run_folder import RunFolder
-from umbel.results.run import read
+from umbel.result.run import read
 from umbel.testing import assert_same_state
 
 NOTES = '# my own notes\nextends = "both/fedavg.toml"\nname = "mine"\n'

@@ -12,7 +12,7 @@ import pytest
 import umbel as library
 from tests.federations import blobs, mlp
 from tests.shell import Shell
-from umbel.results.run import read
+from umbel.result.run import read
 
 VALIDATED = ("--set", "scenario.validation_fraction=0.5")
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.shell import Shell
 from umbel import load, results
-from umbel.results.outcomes import by_method
+from umbel.result.outcomes import by_method
 
 SWEEP = ("compare", "both", "--seeds", "2", "--set", "rounds=2")
 

@@ -24,7 +24,7 @@ from umbel.networks import MLP
 from umbel.papers.base import Cell, Reproduction, Size
 from umbel.papers.findings import Findings
 from umbel.papers.runner import results
-from umbel.results.run import Experiment
+from umbel.result.run import Experiment
 from umbel.run.lockstep import as_one
 
 SWEPT = ("--set", "rounds=1", "--set", "algorithm.local.lr=1e12,0.1")

@@ -19,7 +19,7 @@ from umbel.data.sources import Sources
 from umbel.experiment.library import find_comparison, shipped_comparisons
 from umbel.folder.execution import advance, execute
 from umbel.folder.run_folder import RunFolder
-from umbel.results.table import Table
+from umbel.result.table import Table
 
 RUN = "runs/fedavg-seed0"
 

@@ -22,7 +22,7 @@ from umbel.folder.run_folder import RunFolder
 from umbel.report import write_files
 from umbel.report.comparison import Sheet
 from umbel.report.figures.panels import numbered
-from umbel.results.run import Result
+from umbel.result.run import Result
 from umbel.run.metrics import check_names
 
 LOCAL = umbel.LocalTraining(lr=0.1, epochs=1)

@@ -16,7 +16,7 @@ from tests.federations import blobs
 from umbel.algorithms import FedAvg
 from umbel.client.net import Net
 from umbel.client.seeding import drawing_from
-from umbel.results.run import Run
+from umbel.result.run import Run
 
 
 def draw() -> tuple[float, float, float]:

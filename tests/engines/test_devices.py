@@ -26,7 +26,7 @@ from umbel.engines.devices import WORKSPACE, GpuSettings, repeatable
 from umbel.flow import Request
 from umbel.networks import CNN, CharLSTM, CharTransformer, LeNet, Linear, Model
 from umbel.preflight.torch_errors import explained
-from umbel.results.run import Run
+from umbel.result.run import Run
 from umbel.run.lockstep import seats
 
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")

@@ -28,7 +28,7 @@ from umbel.engines.processes import workers
 from umbel.engines.processes.crew import Crew
 from umbel.engines.processes.workers import can_fork
 from umbel.folder.run_folder import RunFolder
-from umbel.results.run import finish as end_early
+from umbel.result.run import finish as end_early
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="this system does not fork processes")
 

@@ -32,7 +32,7 @@ from umbel.networks import (
     TextClassifier,
 )
 from umbel.networks.autoencoder import Norm
-from umbel.results.run import Run
+from umbel.result.run import Run
 
 SHAPES = {"cnn-1d": (1, 24), "lenet": (1, 16, 16), "resnet18": (1, 2, 2)}
 

@@ -26,7 +26,7 @@ from umbel.engines.privacy import Privacy
 from umbel.flow import Engine, Replies, Request, Rows
 from umbel.method import Context, Flow, State, losses, train
 from umbel.networks import Linear
-from umbel.results.run import Experiment, Run
+from umbel.result.run import Experiment, Run
 
 PRIVACY = Privacy(clip=1.0, noise_multiplier=0.5)
 KEY = key_of(7)

@@ -39,8 +39,8 @@ from umbel.version import versions
 
 ray = pytest.importorskip("ray", reason="the extra umbel[ray] is not installed")
 
+from umbel.engines.ray import parts as ray_parts  # noqa: E402
 from umbel.engines.ray import session as ray_session  # noqa: E402
-from umbel.engines.ray import parts as ray_parts
 from umbel.engines.ray.actor import Place, Recipe  # noqa: E402
 from umbel.engines.ray.cluster import RayCluster  # noqa: E402
 

@@ -13,7 +13,7 @@ from umbel.client.work import ChooseByLoss, Gradient, LocalTraining, MeanLoss
 from umbel.engines import EngineSettings, Sequential, make_engine
 from umbel.engines.remembering import Remembering
 from umbel.flow import Engine, Replies, Request, drive
-from umbel.results.run import Run
+from umbel.result.run import Run
 from umbel.testing import assert_same_state
 
 LOCAL = LocalTraining(lr=0.1, epochs=2, batch_size=4)

@@ -33,7 +33,7 @@ from umbel.engines.replies.guarded import Guarded, QuorumError
 from umbel.engines.replies.validation import Limits
 from umbel.flow import Replies, Request, Rows, Use
 from umbel.report.terminal.results import one_line
-from umbel.results.run import Run
+from umbel.result.run import Run
 from umbel.run.guarded_engine import meter_of
 from umbel.server.aggregation import Averaging
 from umbel.server.shares import bounded_weights

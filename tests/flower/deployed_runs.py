@@ -12,7 +12,7 @@ from umbel.data.scenarios.folder import Folder
 from umbel.engines import EngineSettings
 from umbel.flow import Engine, Replies, Request
 from umbel.networks import MLP
-from umbel.results.run import Experiment
+from umbel.result.run import Experiment
 from umbel.run.records import Record
 
 LOCAL = LocalTraining(epochs=2, batch_size=8)

@@ -24,7 +24,7 @@ from umbel.flower.client_owners import Owners
 from umbel.flower.discovery import Meeting
 from umbel.flower.registry import Roll
 from umbel.networks import MLP
-from umbel.results.run import Experiment
+from umbel.result.run import Experiment
 
 SMALL = Experiment(
     replace(ROTATED_DIGITS, clients=8, examples=(20, 40)),

@@ -37,7 +37,7 @@ from umbel.flower.client import Node
 from umbel.flower.exchange import WORK
 from umbel.flower.limits import NodeLimits
 from umbel.flower.messages import Asked, ask
-from umbel.results.run import Experiment
+from umbel.result.run import Experiment
 from umbel.run.personal import Personal
 
 LOCAL = LocalTraining(epochs=5, batch_size=32, lr_decay=0.9)

@@ -23,7 +23,7 @@ from umbel.flower import Settings, serve
 from umbel.flower.discovery import Meeting
 from umbel.flower.exchange import WITHOUT_ANSWER, WORK
 from umbel.folder.run_folder import RunFolder
-from umbel.results.run import Result
+from umbel.result.run import Result
 from umbel.testing import assert_same_state
 
 

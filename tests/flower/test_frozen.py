@@ -23,7 +23,7 @@ from umbel.flower.errors import RefusedError
 from umbel.flower.exchange import HELLO, WORK
 from umbel.flower.expected_form import Expectation
 from umbel.flower.handshake import greet, site_in
-from umbel.results.run import Experiment
+from umbel.result.run import Experiment
 from umbel.testing import assert_same_state
 
 HEAD = 8 * 10 + 10

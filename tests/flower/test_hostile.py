@@ -47,7 +47,7 @@ from umbel.flower.handshake import SiteForm
 from umbel.flower.limits import NodeLimits
 from umbel.flower.messages import Asked, answer_in, refused_in
 from umbel.flower.precedence import Precedence
-from umbel.results.run import Experiment
+from umbel.result.run import Experiment
 from umbel.testing import assert_same_state
 
 EVERYONE = replace(SMALL, algorithm=FedAvg(LOCAL), participation=1.0, rounds=1)

@@ -38,7 +38,7 @@ from umbel.flower.memory import memorise, recall
 from umbel.flower.messages import Asked
 from umbel.flower.registry import Roll
 from umbel.networks import MLP
-from umbel.results.run import Experiment
+from umbel.result.run import Experiment
 
 PRIVACY = Privacy(clip=1.0, noise_multiplier=8.0)
 LOCAL = LocalTraining(epochs=1, batch_size=8)

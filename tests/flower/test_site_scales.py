@@ -18,7 +18,7 @@ from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.scenarios.windows import RecordedWindows
 from umbel.flower import Settings, serve
 from umbel.networks import Linear
-from umbel.results.run import Experiment
+from umbel.result.run import Experiment
 
 EXPERIMENT = Experiment(
     ROTATED_DIGITS,

@@ -23,7 +23,7 @@ from umbel.flower.client_owners import Owners
 from umbel.flower.discovery import Meeting
 from umbel.flower.registry import Roll
 from umbel.networks import MLP
-from umbel.results.run import Experiment
+from umbel.result.run import Experiment
 
 pd = pytest.importorskip("pandas", reason="tables need pandas")
 

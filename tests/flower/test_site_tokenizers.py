@@ -22,7 +22,7 @@ from umbel.flower import Settings, serve
 from umbel.flower.client_owners import Owners
 from umbel.folder.run_folder import RunFolder
 from umbel.networks import TextClassifier
-from umbel.results.run import Experiment
+from umbel.result.run import Experiment
 
 pytest.importorskip("pyarrow", reason="the extra umbel[data] is not installed")
 

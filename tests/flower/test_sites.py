@@ -33,7 +33,7 @@ from umbel.flower.registry import Roll
 from umbel.folder.execution import execute
 from umbel.folder.run_folder import RunFolder
 from umbel.networks import Linear
-from umbel.results.run import Experiment, Result
+from umbel.result.run import Experiment, Result
 from umbel.run.personal import Personal
 
 

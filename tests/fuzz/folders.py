@@ -29,7 +29,7 @@ from umbel.data.sources import Sources
 from umbel.files.seals import intact
 from umbel.folder.execution import advance, opened
 from umbel.folder.run_folder import RunFolder
-from umbel.results.tables import results_of
+from umbel.result.tables import results_of
 from umbel.run.rounds import Rounds
 
 EXPERIMENT = """

@@ -54,7 +54,7 @@ from umbel.flower.handshake import greet, introduce
 from umbel.flower.messages import Asked, answer, ask
 from umbel.flower.registry import Roll
 from umbel.networks import Linear
-from umbel.results.run import Experiment
+from umbel.result.run import Experiment
 
 SECONDS = 1.0
 """Most processor time for one message."""

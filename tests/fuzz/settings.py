@@ -9,7 +9,7 @@ from typing import Any, get_args, get_type_hints
 from umbel.algorithms.restarts import Restarts
 from umbel.data.scenarios import SCENARIOS
 from umbel.experiment.toml_file import REGISTRIES
-from umbel.results.run import Experiment
+from umbel.result.run import Experiment
 from umbel.settings import bare, members_of
 
 LONG = 100_000

@@ -17,7 +17,7 @@ from umbel.papers.findings import Findings
 from umbel.papers.page import tables
 from umbel.papers.published import ANY, Published
 from umbel.papers.saved_results import CellResult, Made, SavedResults, curve
-from umbel.results.run import Experiment
+from umbel.result.run import Experiment
 
 FEDAVG = Experiment(ROTATED_DIGITS, MLP(), FedAvg(), rounds=100)
 

@@ -23,7 +23,7 @@ from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size
 from umbel.papers.findings import Findings
 from umbel.papers.page import tables
 from umbel.papers.runner import left_out, pieces, results
-from umbel.results.run import Experiment, finish, resume
+from umbel.result.run import Experiment, finish, resume
 from umbel.run.records import Record
 
 SMALL = replace(ROTATED_DIGITS, clients=8, examples=(20,))

@@ -11,7 +11,7 @@ from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.library import experiments_in, shipped_comparisons
 from umbel.papers.base import Size
 from umbel.papers.catalogue import REPRODUCTIONS
-from umbel.results.run import read
+from umbel.result.run import read
 
 OURS = {
     *("rotated-digits", "rotated-digits-others", "rotated-mnist-reduced", "watch", "flights"),

@@ -25,7 +25,7 @@ from umbel.engines.replies.faults import Faults
 from umbel.experiment.library import find_experiment
 from umbel.folder.execution import advance, execute
 from umbel.folder.run_folder import RunFolder
-from umbel.results.run import Experiment, read
+from umbel.result.run import Experiment, read
 
 NASTY = "<script>alert(1)</script>"
 """A name that would be a program if it were not escaped."""

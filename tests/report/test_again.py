@@ -14,8 +14,8 @@ from umbel.algorithms import FedAvg
 from umbel.client.work import LocalTraining
 from umbel.folder.flower_files import NODES
 from umbel.report import write_files
-from umbel.results.run import Run, read
-from umbel.results.tables import run_folders
+from umbel.result.run import Run, read
+from umbel.result.tables import run_folders
 from umbel.testing import blobs, mlp
 
 pytest.importorskip("plotly", reason="the extra umbel[report] is not installed")

@@ -27,8 +27,8 @@ from umbel.folder.flower_files import NODES
 from umbel.folder.run_folder import RunFolder
 from umbel.report import write_files
 from umbel.report.html.packing import packed
-from umbel.results.run import read
-from umbel.results.tables import results
+from umbel.result.run import read
+from umbel.result.tables import results
 
 graph_objects = pytest.importorskip(
     "plotly.graph_objects", reason="the extra umbel[report] is not installed"

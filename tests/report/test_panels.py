@@ -16,7 +16,7 @@ from umbel.report.figures.charts import Chart, Dot, Scatter
 from umbel.report.figures.panels import LONGEST, Panel, described
 from umbel.report.html.listing import listing
 from umbel.report.terminal import results as terminal
-from umbel.results.run import Result, Run
+from umbel.result.run import Result, Run
 from umbel.run.records import Record
 from umbel.summary import duration, three_digits
 from umbel.testing import blobs, mlp

@@ -16,11 +16,11 @@ from umbel.folder.run_folder import RunFolder
 from umbel.report.best_method import leads, verdict
 from umbel.report.gains_per_client import fates
 from umbel.report.pages.writing import write_files
-from umbel.results.run import Result, read
-from umbel.results.statistics.contenders import Contender, contenders, gains
-from umbel.results.statistics.data import Data
-from umbel.results.statistics.measures import ACCURACY, LOSS, Measure
-from umbel.results.statistics.pairs import standing
+from umbel.result.run import Result, read
+from umbel.result.statistics.contenders import Contender, contenders, gains
+from umbel.result.statistics.data import Data
+from umbel.result.statistics.measures import ACCURACY, LOSS, Measure
+from umbel.result.statistics.pairs import standing
 
 SCENARIO = read(find_experiment("fedavg-digits")).scenario
 OTHER = read(find_experiment("fedavg-digits"), ["scenario.clients=8"]).scenario

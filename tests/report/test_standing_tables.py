@@ -27,9 +27,9 @@ from umbel.report.pages.writing import write_files
 from umbel.report.terminal import by_round as course_tables
 from umbel.report.terminal import comparison as standing_tables
 from umbel.report.terminal import results as terminal
-from umbel.results.outcomes import by_method
-from umbel.results.run import Experiment, Result, Run
-from umbel.results.tables import results
+from umbel.result.outcomes import by_method
+from umbel.result.run import Experiment, Result, Run
+from umbel.result.tables import results
 from umbel.run.records import Record
 from umbel.testing import blobs, mlp
 
@@ -215,7 +215,7 @@ def test_the_sheet_and_the_page_have_the_same_columns(natural: Path, tmp_path: P
 def test_pairs_of_many_methods_that_are_left_out_are_said_to_be(
     natural: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("umbel.results.statistics.pairs.MOST_METHODS", 2)
+    monkeypatch.setattr("umbel.result.statistics.pairs.MOST_METHODS", 2)
     said = "all 3 pairs of methods, of which 1 is not shown and counts as equal"
     assert said in " ".join(printed(natural, 80).split())
     page = Page(write_files(natural, tmp_path / "report.html")[0].read_text(encoding="utf-8"))
@@ -230,7 +230,7 @@ def test_pairs_of_many_methods_that_are_left_out_are_said_to_be(
 def test_pairs_without_results_enough_are_not_said_to_be_corrected_for(
     most: int, others: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("umbel.results.statistics.pairs.MOST_METHODS", most)
+    monkeypatch.setattr("umbel.result.statistics.pairs.MOST_METHODS", most)
     x, y = blobs().train.of(0)
     few = Federation.from_arrays([(x, y)] * 2)
     for name, method in METHODS.items():

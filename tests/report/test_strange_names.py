@@ -26,7 +26,7 @@ from umbel.report.figures.charts import Chart, Line
 from umbel.report.figures.to_matplotlib import draw
 from umbel.report.terminal import results as terminal
 from umbel.report.terminal.tables import frameless, row
-from umbel.results.table import Table
+from umbel.result.table import Table
 from umbel.run.records import Record
 
 STRANGE = (

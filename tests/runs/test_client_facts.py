@@ -11,8 +11,8 @@ from umbel.algorithms import FedAvg
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
-from umbel.results.run import Result, Run
-from umbel.results.tables import results
+from umbel.result.run import Result, Run
+from umbel.result.tables import results
 from umbel.testing import blobs, mlp
 
 WRISTS = ("left", "=right", 'a "quoted", one', "left", "", "left", "right", "right")

@@ -39,7 +39,7 @@ from umbel.experiment.library import (
 )
 from umbel.experiment.toml_file import plain, structured, write
 from umbel.networks import CNN, MLP
-from umbel.results.run import Experiment, read
+from umbel.result.run import Experiment, read
 
 TWO_PARTS = "scenario={name='together', parts=[{}, {source='nowhere'}]}"
 

@@ -19,8 +19,8 @@ from umbel.experiment.library import find_experiment
 from umbel.folder.execution import execute
 from umbel.folder.run_folder import RunFolder
 from umbel.method import Algorithm, Averaging, Context, Flow, LocalTraining, Setup, State, federate
-from umbel.results.control import check_room, control, controls
-from umbel.results.run import read
+from umbel.result.control import check_room, control, controls
+from umbel.result.run import read
 
 
 def made(name: str, folder: Path, *settings: str) -> RunFolder:

@@ -32,7 +32,7 @@ from umbel.experiment.library import find_experiment
 from umbel.folder.evidence_folder import REGULAR, TURNS, EvidenceFolder, spacing
 from umbel.folder.execution import execute
 from umbel.folder.run_folder import RunFolder
-from umbel.results.run import Run, read
+from umbel.result.run import Run, read
 from umbel.run.rounds import SAMPLED, sample
 from umbel.server.ask import Sample
 from umbel.server.clusterers import KMedoids

@@ -30,7 +30,7 @@ from umbel.folder import checkpoint_parts
 from umbel.folder.execution import advance, execute
 from umbel.folder.run_folder import RunFolder
 from umbel.networks import MLP
-from umbel.results.run import Experiment, load
+from umbel.result.run import Experiment, load
 from umbel.run.records import Record
 
 EXPERIMENT = Experiment(

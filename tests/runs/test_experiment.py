@@ -24,7 +24,7 @@ from umbel.engines.replies.faults import Faults
 from umbel.engines.replies.guarded import QuorumError
 from umbel.engines.replies.validation import Limits
 from umbel.networks import MLP, Model
-from umbel.results.run import Experiment, Run
+from umbel.result.run import Experiment, Run
 from umbel.run.records import Record
 from umbel.run.stopping import Budget
 from umbel.server.aggregation import Averaging

@@ -19,7 +19,7 @@ from umbel.folder.execution import execute
 from umbel.folder.resuming import rounds_in
 from umbel.folder.run_folder import RunFolder
 from umbel.networks import Linear
-from umbel.results.run import Experiment
+from umbel.result.run import Experiment
 from umbel.run.stopping import Budget
 
 EXPERIMENT = Experiment(

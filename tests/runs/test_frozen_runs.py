@@ -28,7 +28,7 @@ from umbel.folder.execution import execute
 from umbel.folder.run_folder import RunFolder
 from umbel.folder.tensor_files import reading, tensors_in
 from umbel.networks import MLP
-from umbel.results.run import Experiment, load, read
+from umbel.result.run import Experiment, load, read
 
 LOCAL = LocalTraining(lr=0.1, epochs=1, batch_size=8)
 HEAD = 8 * 3 + 3

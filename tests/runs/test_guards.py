@@ -21,7 +21,7 @@ from umbel.algorithms import (
 from umbel.algorithms.base import Algorithm
 from umbel.client.work import LocalTraining
 from umbel.engines.replies.validation import Limits
-from umbel.results.run import Run
+from umbel.result.run import Run
 from umbel.run.records import Record
 from umbel.server.aggregation import Averaging
 

@@ -8,7 +8,7 @@ import pytest
 
 from umbel.experiment.dropped_settings import left_out
 from umbel.experiment.sweep import sweep
-from umbel.results.run import read
+from umbel.result.run import read
 
 FILE = """
 rounds = 7

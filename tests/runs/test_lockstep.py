@@ -35,7 +35,7 @@ from umbel.flow import Engine, Replies, Request, Rows
 from umbel.folder.execution import TOGETHER, execute, execute_together
 from umbel.folder.run_folder import RunFolder
 from umbel.networks import MLP
-from umbel.results.run import Experiment, Run
+from umbel.result.run import Experiment, Run
 from umbel.run.joined_requests import kind_of, merged
 from umbel.run.lockstep import MeetingPoint, joined, pays, seats
 from umbel.run.records import Record

@@ -24,8 +24,8 @@ from umbel.experiment.unimported import strangers_in
 from umbel.report.comparison import sheet
 from umbel.report.terminal import by_round as course_tables
 from umbel.report.terminal import results as terminal
-from umbel.results.outcomes import by_method
-from umbel.results.run import Experiment
+from umbel.result.outcomes import by_method
+from umbel.result.run import Experiment
 from umbel.run.metrics import as_measures, check_names
 
 NAMES = ("log-loss", "macro-f1", "auroc")

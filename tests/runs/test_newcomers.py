@@ -27,7 +27,7 @@ from umbel.networks import Linear
 from umbel.newcomers import descriptions
 from umbel.newcomers.descriptions import placed
 from umbel.report.terminal import results as terminal
-from umbel.results.run import Result
+from umbel.result.run import Result
 
 LOCAL = LocalTraining(epochs=1)
 

@@ -15,7 +15,7 @@ from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.experiment.toml_file import structured
 from umbel.folder.run_folder import RunFolder
 from umbel.networks import MLP
-from umbel.results.run import Experiment, Run
+from umbel.result.run import Experiment, Run
 from umbel.testing import blobs, mlp
 from umbel.testing.sameness import its_settings_read_back_from_toml_the_same
 

@@ -11,7 +11,7 @@ import umbel as library
 from tests.shell import Shell
 from umbel import FedAvg, Personal, Run, Sources, UsageError, load, read, resume
 from umbel.data.scenarios import Shifted
-from umbel.results.run import Experiment
+from umbel.result.run import Experiment
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from umbel.data.sources import Sources
 from umbel.engines import EngineSettings, Sequential
 from umbel.flow import Engine, Replies, Request, Rows
 from umbel.networks import Linear
-from umbel.results.run import Run
+from umbel.result.run import Run
 from umbel.run import fine_tuning as tuning
 from umbel.seeds import Stream, client_seeds
 from umbel.testing import mlp

@@ -19,7 +19,7 @@ from umbel.engines import EngineSettings
 from umbel.folder.execution import execute_together
 from umbel.folder.run_folder import RunFolder
 from umbel.report.terminal import results as terminal
-from umbel.results.run import load
+from umbel.result.run import load
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.engines.privacy import Privacy
 from umbel.experiment.toml_file import write
-from umbel.results.run import Run, read
+from umbel.result.run import Run, read
 from umbel.run.personal import Personal
 
 

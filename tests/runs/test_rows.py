@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from umbel.checks import UsageError
-from umbel.results.table import Table
+from umbel.result.table import Table
 
 AWKWARD = Table.of(
     [

@@ -18,7 +18,7 @@ from umbel.client.objectives import BINARY
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, Sequential
 from umbel.flow import drive
-from umbel.results.run import Run
+from umbel.result.run import Run
 from umbel.run.scores import (
     adjusted_rand_index,
     normalised_mutual_information,

@@ -21,7 +21,7 @@ from umbel.flow import Engine, Replies, Request
 from umbel.folder.execution import execute, execute_together
 from umbel.folder.run_folder import RunFolder
 from umbel.networks import MLP
-from umbel.results.run import Experiment, Run, load
+from umbel.result.run import Experiment, Run, load
 from umbel.run.records import Record
 
 LOCAL = LocalTraining(epochs=2, batch_size=10)

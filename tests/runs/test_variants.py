@@ -8,8 +8,8 @@ from pathlib import Path
 import umbel
 from tests.runs.saved import LOCAL, make_run
 from umbel import IFCA, FedAvg, FixedClusters, RandomClusters, Result
-from umbel.results.outcomes import by_method
-from umbel.results.variants import _shortened
+from umbel.result.outcomes import by_method
+from umbel.result.variants import _shortened
 from umbel.testing import blobs
 
 

@@ -17,7 +17,7 @@ from umbel.data.sources import Sources
 from umbel.engines import Sequential
 from umbel.flow import Request, Rows
 from umbel.networks import MLP
-from umbel.results.run import Experiment, Run
+from umbel.result.run import Experiment, Run
 from umbel.run.personal import Personal
 from umbel.run.scores import ClientScores
 

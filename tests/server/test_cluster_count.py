@@ -14,7 +14,7 @@ from umbel.experiment.library import find_experiment
 from umbel.folder.execution import execute
 from umbel.folder.run_folder import RunFolder
 from umbel.report.figures.to_matplotlib import draw_singular_values
-from umbel.results.run import load, read
+from umbel.result.run import load, read
 from umbel.server.cluster_count import count_clusters, largest_gap, singular_values
 from umbel.server.cluster_test import LEVEL, judge
 

@@ -14,7 +14,7 @@ from umbel.cli.catalogue import KINDS, comparisons, entries, times
 from umbel.cli.completing import complete_kinds
 from umbel.cli.options import RowFormat, form_options
 from umbel.cli.printing import print_rows
-from umbel.results.table import Table
+from umbel.result.table import Table
 from umbel.summary import counted
 
 THINGS = {"papers": "paper result"}

@@ -10,7 +10,7 @@ import click
 
 from umbel.checks import printable
 from umbel.cli.options import RowFormat
-from umbel.results.table import Table
+from umbel.result.table import Table
 from umbel.summary import counted
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from umbel.cli.printing import say
 
 if TYPE_CHECKING:
     from umbel.export.models import Format
-    from umbel.results.run import Result
+    from umbel.result.run import Result
 
 COURSES = ("tensorboard", "mlflow")
 MODELS = ("onnx", "torch", "safetensors", "peft")
@@ -93,7 +93,7 @@ def export(
     from umbel.export import trackers as exporting
     from umbel.export.models import export_model
     from umbel.folder.run_folder import RunFolder
-    from umbel.results.run import load
+    from umbel.result.run import load
 
     folder = RunFolder.open(run)
     if to in COURSES:

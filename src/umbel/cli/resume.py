@@ -34,7 +34,7 @@ def finish(run: Path, data_dir: Path | None, no_import: bool) -> None:
     from umbel.cli.foreign_code import allow_rounds
     from umbel.cli.show import print_run
     from umbel.folder.run_folder import RunFolder
-    from umbel.results.run import finish as finish_
+    from umbel.result.run import finish as finish_
 
     allow_rounds(RunFolder.open(run), no_import)
     finish_(run, data_dir=data_dir)

@@ -165,7 +165,7 @@ def compare(
     from umbel.cli.foreign_code import announce
     from umbel.data.sources import Sources
     from umbel.experiment.library import find_comparison
-    from umbel.results.control import check_room, controls
+    from umbel.result.control import check_room, controls
 
     source = find_comparison(folder)
     announce(strangers_named(source, settings), no_import)
@@ -196,8 +196,8 @@ def _print_made(
     from umbel.cli.printing import print_rows, print_tables
     from umbel.report.terminal import comparison as standing_tables
     from umbel.report.terminal import results as terminal
-    from umbel.results.run import Result
-    from umbel.results.tables import results_of
+    from umbel.result.run import Result
+    from umbel.result.tables import results_of
 
     if form is not None:
         print_rows(results_of(folders).runs, form)
@@ -217,7 +217,7 @@ def _check_judge(
     judge: str | None, form: RowFormat | None, experiments: Sequence[ExperimentSettings]
 ) -> None:
     """Raise `UsageError` for a measure that is not known, or that would not count."""
-    from umbel.results.statistics.measures import measure_named
+    from umbel.result.statistics.measures import measure_named
 
     if judge is None:
         return

@@ -21,7 +21,7 @@ from umbel.cli.options import (
     without_option,
 )
 from umbel.cli.printing import how_far, print_rows, print_tables, say, say_lines
-from umbel.results.table import Table
+from umbel.result.table import Table
 from umbel.summary import counted, few
 
 if TYPE_CHECKING:
@@ -67,14 +67,14 @@ def show(
 
     With --json or --csv every run counts, finished or not, in RUN and in folders in it.
     """
-    from umbel.results.outcomes import chosen
-    from umbel.results.run import Result
-    from umbel.results.tables import results_of, run_folders
+    from umbel.result.outcomes import chosen
+    from umbel.result.run import Result
+    from umbel.result.tables import results_of, run_folders
 
     _check_together(at or reach, config, kind, judge, form)
     if latex:
         from umbel.report.comparison import sheet
-        from umbel.results.outcomes import by_method
+        from umbel.result.outcomes import by_method
 
         check(form is None and not (at or reach), "--latex", True, "allowed with other formats")
         runs = chosen(list(map(Result, run_folders(run))), only, without)
@@ -136,8 +136,8 @@ def _print_results(
     from umbel.report.terminal import by_round as course_tables
     from umbel.report.terminal import comparison as standing_tables
     from umbel.report.terminal import results as terminal
-    from umbel.results.outcomes import chosen
-    from umbel.results.run import Result
+    from umbel.result.outcomes import chosen
+    from umbel.result.run import Result
 
     folders = runs_in(run)
     if not folders:
@@ -206,7 +206,7 @@ def assign(
     """
     from umbel.cli.foreign_code import allow, allow_parts
     from umbel.report.terminal import results as terminal
-    from umbel.results.run import load
+    from umbel.result.run import load
 
     result = load(run)
     if unlabelled:  # the run's own data are made again
@@ -247,7 +247,7 @@ def estimate_clusters(
     from umbel.report.figures.matplotlib_files import check_format
     from umbel.report.figures.to_matplotlib import draw_singular_values
     from umbel.report.terminal import results as terminal
-    from umbel.results.run import load
+    from umbel.result.run import load
     from umbel.server.cluster_count import count_clusters, known
 
     if plot is not None:
@@ -275,7 +275,7 @@ def print_run(folder: RunFolder) -> None:
     from umbel.folder.flower_files import names_on_the_roll
     from umbel.report.evenness import of_clients
     from umbel.report.terminal import results as terminal
-    from umbel.results.run import Result
+    from umbel.result.run import Result
     from umbel.run.metrics import names_of
 
     run = Result(folder)

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from umbel.checks import UsageError, check
 from umbel.client.metrics import METRICS
 from umbel.experiment.experiment import ExperimentSettings
-from umbel.results.table import Table, Value
-from umbel.results.tables import OF_A_RUN, Results
+from umbel.result.table import Table, Value
+from umbel.result.tables import OF_A_RUN, Results
 from umbel.run.metrics import judged, names_of
 from umbel.run.scored import VALIDATION
 from umbel.run.stopping import AT_LEAST, AT_MOST, first_round, goal_in, reachable

@@ -49,7 +49,7 @@ from umbel.flower.handshake import (
 from umbel.flower.ledger import OF_A_SITE, Ledger
 from umbel.flower.limits import NodeLimits, engine_here
 from umbel.flower.memory import memorise, recall
-from umbel.results.run import Experiment, read
+from umbel.result.run import Experiment, read
 from umbel.settings import argument, whole_path
 from umbel.version import ONE_RELEASE, differing
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import log10
 
 from umbel.folder.run_folder import RunFolder
-from umbel.results.run import load
+from umbel.result.run import load
 from umbel.run.records import Record
 from umbel.server.cluster_count import largest_gap, singular_values
 

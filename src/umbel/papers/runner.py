@@ -25,7 +25,7 @@ from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size, SpectrumPlot
 from umbel.papers.comparing import SAVED
 from umbel.papers.measures import measured, series
 from umbel.papers.saved_results import CellResult, SavedResults, curve, made_in
-from umbel.results.run import load
+from umbel.result.run import load
 from umbel.run.records import Record
 from umbel.server.cluster_count import singular_values
 from umbel.summary import counted

@@ -7,10 +7,10 @@ from math import inf, isfinite
 
 from umbel.report.figures.charts import Dot, Middle, Strip, Strips
 from umbel.report.figures.panels import Panel
-from umbel.results.statistics.contenders import gains
-from umbel.results.statistics.measures import Measure
-from umbel.results.statistics.paired import FEWEST, Interval
-from umbel.results.statistics.pairs import Pair, Standing
+from umbel.result.statistics.contenders import gains
+from umbel.result.statistics.measures import Measure
+from umbel.result.statistics.paired import FEWEST, Interval
+from umbel.result.statistics.pairs import Pair, Standing
 from umbel.summary import counted, joined_by_and
 
 MOST_NAMED = 4

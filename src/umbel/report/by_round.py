@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from umbel.report.figures.charts import Chart, Line, Mark
 from umbel.report.figures.panels import Panel
-from umbel.results.run import Result
+from umbel.result.run import Result
 from umbel.run.metrics import names_of
 from umbel.run.records import MEGABYTE, RoundValue, judged_metric
 

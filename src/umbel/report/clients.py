@@ -8,8 +8,8 @@ from math import ceil, cos, inf, pi, sin, sqrt
 from umbel.folder.clients_file import Client, by_cluster
 from umbel.report.figures.charts import Dot, Label, Scatter, Strip, Strips
 from umbel.report.figures.panels import Panel
-from umbel.results.run import Result
-from umbel.results.statistics.fairness import value_of
+from umbel.result.run import Result
+from umbel.result.statistics.fairness import value_of
 from umbel.summary import counted
 
 MOST_CLUSTERS, MOST_DOTS = 60, 1500

@@ -10,7 +10,7 @@ from umbel.checks import UsageError
 from umbel.data.federation import Federation
 from umbel.report.figures.charts import Dot, Label, Scatter
 from umbel.report.figures.to_matplotlib import drawn
-from umbel.results.run import Result
+from umbel.result.run import Result
 from umbel.server.numbering import in_order_of_appearance
 
 MOST_NAMED = 40

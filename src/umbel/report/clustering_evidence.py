@@ -18,7 +18,7 @@ from umbel.report.clients import said
 from umbel.report.figures.charts import Chart, Dot, Heatmap, Line, Mark, Scatter
 from umbel.report.figures.panels import Panel
 from umbel.report.figures.trees import brackets, ordered_tree
-from umbel.results.run import Result
+from umbel.result.run import Result
 from umbel.run.metrics import names_of
 
 MEASURES: Mapping[str, tuple[str, str]] = {

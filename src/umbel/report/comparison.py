@@ -32,8 +32,8 @@ from umbel.report.figures.charts import (
 )
 from umbel.report.figures.panels import Panel
 from umbel.report.learning_curves import split_of
-from umbel.results.outcomes import Methods, mean, mean_text, spread_text, uneven
-from umbel.results.run import Result
+from umbel.result.outcomes import Methods, mean, mean_text, spread_text, uneven
+from umbel.result.run import Result
 from umbel.run.metrics import names_of
 from umbel.run.records import RoundValue, judged_metric
 from umbel.summary import three_digits

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from umbel.results.outcomes import mean_text, spread_text
-from umbel.results.run import Result
-from umbel.results.statistics.agreement import agreement
-from umbel.results.statistics.baselines import Baselines
-from umbel.results.statistics.fairness import Fairness, WorseOff, fairness
+from umbel.result.outcomes import mean_text, spread_text
+from umbel.result.run import Result
+from umbel.result.statistics.agreement import agreement
+from umbel.result.statistics.baselines import Baselines
+from umbel.result.statistics.fairness import Fairness, WorseOff, fairness
 
 
 @dataclass(frozen=True)

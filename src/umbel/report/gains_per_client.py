@@ -10,10 +10,10 @@ from umbel.report.figures.charts import Dot, Middle, Strip, Strips, swarm
 from umbel.report.figures.panels import Panel
 from umbel.report.html.listing import listing
 from umbel.report.html.markup import Markup, Part, element, join, table
-from umbel.results.statistics.baselines import BASELINES
-from umbel.results.statistics.contenders import Contender, gains
-from umbel.results.statistics.measures import Measure
-from umbel.results.statistics.paired import Gain, interval
+from umbel.result.statistics.baselines import BASELINES
+from umbel.result.statistics.contenders import Contender, gains
+from umbel.result.statistics.measures import Measure
+from umbel.result.statistics.paired import Gain, interval
 from umbel.summary import is_small
 
 MOST_DOTS = 1500

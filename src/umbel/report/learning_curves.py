@@ -22,7 +22,7 @@ from umbel.report.figures.charts import (
     band,
 )
 from umbel.report.figures.to_matplotlib import drawn
-from umbel.results.outcomes import mean_text, spread_text
+from umbel.result.outcomes import mean_text, spread_text
 from umbel.run.records import MEGABYTE, Record, RoundValue, last_evaluated
 
 Course: TypeAlias = Sequence[Record]

@@ -8,8 +8,8 @@ from umbel.checks import command
 from umbel.folder.how_to_continue import Way, way_of
 from umbel.report.html.markup import Markup, Part, element
 from umbel.report.html.page import made_with
-from umbel.results.outcomes import Methods, is_control
-from umbel.results.run import Result
+from umbel.result.outcomes import Methods, is_control
+from umbel.result.run import Result
 
 SAID: Mapping[Way, str] = {
     "files": "For a single run, save its text as a file and use umbel run FILE --seed N:",

@@ -9,7 +9,7 @@ import torch
 
 from umbel.algorithms.base import Algorithm, State
 from umbel.checks import UsageError
-from umbel.results.run import Run
+from umbel.result.run import Run
 from umbel.run.records import Record
 from umbel.testing.federations import adapted_mlp, blobs, mlp
 

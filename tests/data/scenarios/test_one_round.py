@@ -10,7 +10,7 @@ import pytest
 import umbel
 from umbel.data.sources import Sources
 from umbel.experiment.toml_file import structured
-from umbel.results.run import Experiment
+from umbel.result.run import Experiment
 
 SMALL = {"clients": 10, "examples": [20]}
 

@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score
 
 from umbel.folder.clients_file import Client
-from umbel.results.statistics.agreement import adjusted_rand_index, agreement
+from umbel.result.statistics.agreement import adjusted_rand_index, agreement
 
 WRISTS = ("left", "right", "left", "right", "left", "right")
 PERSONS = ("Ava", "Ava", "Ben", "Ben", "Cem", "Cem")

@@ -14,10 +14,10 @@ import umbel
 from tests.runs.saved import make_run
 from umbel.flow import Engine, Replies, Request
 from umbel.folder.tensor_files import reading, tensors_in, write
-from umbel.results.run import Result
-from umbel.results.statistics.contenders import contenders, gains
-from umbel.results.statistics.data import Data
-from umbel.results.statistics.measures import ACCURACY
+from umbel.result.run import Result
+from umbel.result.statistics.contenders import contenders, gains
+from umbel.result.statistics.data import Data
+from umbel.result.statistics.measures import ACCURACY
 
 EXPERIMENT = """
 rounds = 1

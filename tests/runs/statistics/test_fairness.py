@@ -11,9 +11,9 @@ import pytest
 from tests.report.pages import made
 from umbel.folder.clients_file import Client
 from umbel.folder.run_folder import RunFolder
-from umbel.results.run import Result
-from umbel.results.statistics.baselines import Baselines
-from umbel.results.statistics.fairness import (
+from umbel.result.run import Result
+from umbel.result.statistics.baselines import Baselines
+from umbel.result.statistics.fairness import (
     fairness,
     worse_by_more_than_chance,
     worse_off,

@@ -27,9 +27,9 @@ from umbel.experiment.library import find_experiment
 from umbel.folder.clients_file import Client
 from umbel.folder.run_folder import RunFolder
 from umbel.report.terminal import comparison as standing_tables
-from umbel.results.run import Result, Run, read
-from umbel.results.statistics.measures import ACCURACY, LOSS, Measure, measure_named, measure_of
-from umbel.results.tables import results
+from umbel.result.run import Result, Run, read
+from umbel.result.statistics.measures import ACCURACY, LOSS, Measure, measure_named, measure_of
+from umbel.result.tables import results
 from umbel.testing import blobs, mlp
 
 METRICS = ("perplexity", "macro-f1")

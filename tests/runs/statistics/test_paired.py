@@ -10,10 +10,10 @@ from benchmarks.coverage import WORLDS, World, rates
 from numpy.typing import NDArray
 from scipy import stats
 
-from umbel.results.statistics.crossed import Crossed, Ends, spread, spread_of
-from umbel.results.statistics.paired import Gain, Interval, interval
-from umbel.results.statistics.resampling import by_bootstrap
-from umbel.results.statistics.student import by_t
+from umbel.result.statistics.crossed import Crossed, Ends, spread, spread_of
+from umbel.result.statistics.paired import Gain, Interval, interval
+from umbel.result.statistics.resampling import by_bootstrap
+from umbel.result.statistics.student import by_t
 
 SAMPLES = 299
 """Samples of a bootstrap where many comparisons are simulated, so that these are soon done."""

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from umbel.experiment.library import find_experiment
-from umbel.results.run import read
-from umbel.results.statistics.contenders import Contender
-from umbel.results.statistics.data import Data
-from umbel.results.statistics.measures import ACCURACY
-from umbel.results.statistics.pairs import holm, pairs, standing
+from umbel.result.run import read
+from umbel.result.statistics.contenders import Contender
+from umbel.result.statistics.data import Data
+from umbel.result.statistics.measures import ACCURACY
+from umbel.result.statistics.pairs import holm, pairs, standing
 
 SCENARIO = read(find_experiment("fedavg-digits")).scenario
 
@@ -109,7 +109,7 @@ def test_among_many_methods_only_the_leader_and_controls_are_compared_and_all_pa
     methods.append(contender("best", MUCH))
     whole = standing(methods, ACCURACY)
     assert (len(whole.pairs), whole.left_out) == (15, 0)
-    monkeypatch.setattr("umbel.results.statistics.pairs.MOST_METHODS", 5)
+    monkeypatch.setattr("umbel.result.statistics.pairs.MOST_METHODS", 5)
     found = standing(methods, ACCURACY)
     assert [pair.other.name for pair in found.others] == [*reversed(names)]
     assert list(found.controlled) == ["b"]

@@ -11,11 +11,11 @@ from umbel.report.gains_per_client import fates
 from umbel.report.html.markup import Markup, Part, element, join, table
 from umbel.report.html.page import Section, figures, page
 from umbel.report.rerun_commands import again
-from umbel.results.outcomes import Methods, by_method, over_seeds
-from umbel.results.run import Result
-from umbel.results.statistics.contenders import contenders
-from umbel.results.statistics.measures import Measure, measure_of
-from umbel.results.statistics.pairs import Pair, Standing, standing
+from umbel.result.outcomes import Methods, by_method, over_seeds
+from umbel.result.run import Result
+from umbel.result.statistics.contenders import contenders
+from umbel.result.statistics.measures import Measure, measure_of
+from umbel.result.statistics.pairs import Pair, Standing, standing
 from umbel.summary import counted
 
 MEANINGS = {

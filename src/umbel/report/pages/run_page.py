@@ -16,11 +16,11 @@ from umbel.report.html.listing import listing
 from umbel.report.html.markup import Markup, Part, element, join, table
 from umbel.report.html.page import Section, figures, lines, made_with, page
 from umbel.report.shared_models import not_served_apart
-from umbel.results.outcomes import mean_text
-from umbel.results.run import Result
-from umbel.results.statistics.agreement import agreement
-from umbel.results.statistics.baselines import Baselines
-from umbel.results.statistics.fairness import fairness
+from umbel.result.outcomes import mean_text
+from umbel.result.run import Result
+from umbel.result.statistics.agreement import agreement
+from umbel.result.statistics.baselines import Baselines
+from umbel.result.statistics.fairness import fairness
 from umbel.run.records import MEGABYTE
 from umbel.run.stopping import exact
 from umbel.summary import counted, number_text, scaled_text, three_digits

@@ -16,8 +16,8 @@ from umbel.report.figures.panels import numbered
 from umbel.report.figures.to_matplotlib import draw_each
 from umbel.report.pages.comparison_page import comparison_page
 from umbel.report.pages.run_page import run_page
-from umbel.results.outcomes import chosen
-from umbel.results.run import Result
+from umbel.result.outcomes import chosen
+from umbel.result.run import Result
 
 
 def write_files(

@@ -10,8 +10,8 @@ from rich.text import Text
 from umbel.checks import check, printable
 from umbel.experiment.flat import measures_of
 from umbel.report.terminal.tables import GAP, ROOM, add_columns, fitting, frameless, row
-from umbel.results.outcomes import Methods, by_method, over_seeds, spread_text, uneven
-from umbel.results.run import Result
+from umbel.result.outcomes import Methods, by_method, over_seeds, spread_text, uneven
+from umbel.result.run import Result
 from umbel.run.metrics import judged
 from umbel.run.records import Record
 from umbel.run.scored import VALIDATION

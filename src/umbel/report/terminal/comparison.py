@@ -11,11 +11,11 @@ from umbel.checks import printable
 from umbel.report.best_method import chance, signed
 from umbel.report.evenness import attributes_of, evenness
 from umbel.report.terminal.tables import frameless, row
-from umbel.results.outcomes import by_method
-from umbel.results.run import Result
-from umbel.results.statistics.contenders import contenders
-from umbel.results.statistics.measures import Measure, measure_of
-from umbel.results.statistics.pairs import Pair, Standing, standing
+from umbel.result.outcomes import by_method
+from umbel.result.run import Result
+from umbel.result.statistics.contenders import contenders
+from umbel.result.statistics.measures import Measure, measure_of
+from umbel.result.statistics.pairs import Pair, Standing, standing
 
 MOST_ATTRIBUTES = 4
 """Attributes that fit 80 columns."""

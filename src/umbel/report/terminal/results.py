@@ -14,7 +14,7 @@ from umbel.newcomers.assignment import Assignment
 from umbel.report.figures.user_texts import in_a_row
 from umbel.report.shared_models import not_served_apart
 from umbel.report.terminal.tables import add_columns, fitting, folded, frameless, row
-from umbel.results.outcomes import (
+from umbel.result.outcomes import (
     Methods,
     by_method,
     mean_text,
@@ -23,7 +23,7 @@ from umbel.results.outcomes import (
     spread_text,
     uneven,
 )
-from umbel.results.run import Result
+from umbel.result.run import Result
 from umbel.run.metrics import names_of
 from umbel.run.records import EVALUATION, NONE, Record
 from umbel.server.cluster_count import ClusterCount

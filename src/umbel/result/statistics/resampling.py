@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from umbel.results.statistics.crossed import LEVEL, Crossed, Ends, Floats, Spread, spread
+from umbel.result.statistics.crossed import LEVEL, Crossed, Ends, Floats, Spread, spread
 
 SEED = 0
 """Seed of the draws: the same gains have the same interval, whenever it is asked for."""

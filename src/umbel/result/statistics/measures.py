@@ -9,7 +9,7 @@ from umbel.checks import UsageError, check
 from umbel.client.metrics import METRICS
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.folder.clients_file import Client
-from umbel.results.run import Result
+from umbel.result.run import Result
 from umbel.run.metrics import names_of
 from umbel.run.records import Record
 from umbel.run.stopping import LOWER

@@ -13,7 +13,7 @@ from umbel.experiment.places import without_paths
 from umbel.files.seals import BROKEN
 from umbel.folder.flower_files import over_flower
 from umbel.folder.tensor_files import header_of
-from umbel.results.run import Result
+from umbel.result.run import Result
 from umbel.run.digests import near
 from umbel.run.personal import Personal
 from umbel.summary import few

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import sqrt
 
-from umbel.results.statistics.crossed import LEVEL, Crossed, Ends, Spread
+from umbel.result.statistics.crossed import LEVEL, Crossed, Ends, Spread
 
 LEAST_DOUBT = -12.0
 """Decimal logarithm of the smallest p-value that is told from zero."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from math import comb
 
-from umbel.results.outcomes import CONTROLS
-from umbel.results.run import Result
-from umbel.results.statistics.contenders import Contender, contenders, gains
-from umbel.results.statistics.measures import Measure, measure_of
-from umbel.results.statistics.paired import Interval, interval
-from umbel.results.table import Table
+from umbel.result.outcomes import CONTROLS
+from umbel.result.run import Result
+from umbel.result.statistics.contenders import Contender, contenders, gains
+from umbel.result.statistics.measures import Measure, measure_of
+from umbel.result.statistics.paired import Interval, interval
+from umbel.result.table import Table
 
 COLUMNS = (
     *("method", "other", "measure", "gain", "low", "high", "p_value", "p_holm"),

@@ -15,8 +15,8 @@ import numpy as np
 from umbel.checks import UsageError, check, nearest
 from umbel.experiment.sweep import CONTROL, OF_CONTROL, parts_of
 from umbel.folder.flower_files import over_flower
-from umbel.results.run import Result
-from umbel.results.variants import likeness, variants
+from umbel.result.run import Result
+from umbel.result.variants import likeness, variants
 from umbel.summary import SMALL, is_small, number_text, scaled_text
 
 Methods: TypeAlias = Sequence[tuple[str, Sequence[Result]]]

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from umbel.algorithms import FedAvg, LocalOnly
 from umbel.algorithms.restarts import method_of
 from umbel.experiment.experiment import ExperimentSettings
-from umbel.results.run import Result
-from umbel.results.statistics.data import Data
+from umbel.result.run import Result
+from umbel.result.statistics.data import Data
 from umbel.run.records import Record
 
 BASELINES = LOCAL, FEDERATED = ("local-only", "FedAvg")

@@ -16,16 +16,16 @@ from umbel.folder.clients_file import COLUMNS, TUNED, Client
 from umbel.folder.finding import runs_in
 from umbel.folder.run_folder import RunFolder
 from umbel.notebooks import cut
-from umbel.results.run import Result
-from umbel.results.statistics.agreement import (
+from umbel.result.run import Result
+from umbel.result.statistics.agreement import (
     adjusted_mutual_information,
     adjusted_rand_index,
     agreement,
 )
-from umbel.results.statistics.baselines import Baselines
-from umbel.results.statistics.fairness import Fairness, WorseOff, fairness
-from umbel.results.statistics.pairs import differences
-from umbel.results.table import Table, Value
+from umbel.result.statistics.baselines import Baselines
+from umbel.result.statistics.fairness import Fairness, WorseOff, fairness
+from umbel.result.statistics.pairs import differences
+from umbel.result.table import Table, Value
 from umbel.run.metrics import names_of
 from umbel.run.records import Record
 from umbel.summary import counted

@@ -15,10 +15,10 @@ from math import inf
 
 import numpy as np
 
-from umbel.results.statistics.crossed import Crossed, Ends, spread_of
-from umbel.results.statistics.fairness import magnitude
-from umbel.results.statistics.resampling import MOST, by_bootstrap
-from umbel.results.statistics.student import by_t
+from umbel.result.statistics.crossed import Crossed, Ends, spread_of
+from umbel.result.statistics.fairness import magnitude
+from umbel.result.statistics.resampling import MOST, by_bootstrap
+from umbel.result.statistics.student import by_t
 
 FEWEST = 6
 """Fewer pairs have no interval: even if all of them agree in sign, that is chance in one of 16."""

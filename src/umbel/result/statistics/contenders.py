@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from umbel.results.outcomes import by_method, mean, rounded
-from umbel.results.run import Result
-from umbel.results.statistics.baselines import baseline_of
-from umbel.results.statistics.data import Data, warn_of_others
-from umbel.results.statistics.fairness import SAME, magnitude
-from umbel.results.statistics.measures import Measure
-from umbel.results.statistics.paired import Gain
+from umbel.result.outcomes import by_method, mean, rounded
+from umbel.result.run import Result
+from umbel.result.statistics.baselines import baseline_of
+from umbel.result.statistics.data import Data, warn_of_others
+from umbel.result.statistics.fairness import SAME, magnitude
+from umbel.result.statistics.measures import Measure
+from umbel.result.statistics.paired import Gain
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,8 @@ from math import ceil, sqrt
 import numpy as np
 
 from umbel.folder.clients_file import Client
-from umbel.results.run import Result
-from umbel.results.statistics.baselines import FEDERATED, LOCAL, Baselines
+from umbel.result.run import Result
+from umbel.result.statistics.baselines import FEDERATED, LOCAL, Baselines
 
 SAME = 1e-6
 """A smaller difference is rounding, as a share of what is usual."""

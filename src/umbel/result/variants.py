@@ -8,7 +8,7 @@ from itertools import groupby
 from umbel.experiment import toml_file as config
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.flat import flat
-from umbel.results.run import Result
+from umbel.result.run import Result
 
 BESIDE = {"name", "description", "seed", "rounds", "evaluate_every", "checkpoint_every"}
 """Settings that runs of one experiment may differ in, or of which a table tells by itself."""
