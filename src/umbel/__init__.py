@@ -53,8 +53,7 @@ if TYPE_CHECKING:
     from umbel.engines.replies.faults import Faults
     from umbel.engines.replies.guarded import QuorumError
     from umbel.engines.replies.validation import Limits
-    from umbel.experiment.library import find_experiment
-    from umbel.experiment.recipes import scenario
+    from umbel.experiment.library import find_experiment, scenario
     from umbel.folder.execution import execute
     from umbel.folder.run_folder import RunFolder
     from umbel.newcomers.assignment import Assignment
@@ -192,12 +191,11 @@ _HOMES = {
     "umbel.client.objectives": ("BINARY", "CLASSIFICATION", "REGRESSION", "Objective"),
     "umbel.client.optimizers": ("SGD", "Adam"),
     "umbel.client.schedules": ("CosineRestarts", "InverseTime"),
-    "umbel.experiment.recipes": ("scenario",),
     "umbel.run.records": ("Record",),
     "umbel.report.reporting": ("write_report",),
     "umbel.newcomers.assignment": ("Assignment",),
     "umbel.result.tables": ("Results", "results"),
-    "umbel.experiment.library": ("find_experiment",),
+    "umbel.experiment.library": ("find_experiment", "scenario"),
     "umbel.engines.privacy": ("Privacy",),
     "umbel.engines.replies.validation": ("Limits",),
     "umbel.report.terminal.progress": ("progress",),

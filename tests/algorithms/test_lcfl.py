@@ -18,7 +18,7 @@ from umbel.engines.replies.validation import Limits
 from umbel.flow import Replies
 from umbel.result.run import Run
 from umbel.server.clusterers import DBSCAN, HDBSCAN, Agglomerative, Clusterer, KMedoids, joined
-from umbel.server.loss_distances import loss_distance
+from umbel.server.clustering import loss_distance
 
 CROSS = torch.tensor([[1.0, 2.0, 7.0], [3.0, 1.5, 6.0], [9.0, 8.0, 2.0]], dtype=torch.double)
 

@@ -20,7 +20,7 @@ from tests.federations import blobs
 from umbel.engines import Sequential, Vectorised, make_engine
 from umbel.flow import Request, Rows
 from umbel.networks import MLP
-from umbel.preflight.network import sample
+from umbel.preflight.sample import sample
 
 
 class Packed(nn.Module):

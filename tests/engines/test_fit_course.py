@@ -19,7 +19,7 @@ from umbel.client.objectives import REGRESSION
 from umbel.data.federation import Federation
 from umbel.data.splits import Split
 from umbel.engines import EngineSettings, make_engine
-from umbel.preflight.network import sample
+from umbel.preflight.sample import sample
 
 
 def test_divergence_says_what_happened_and_what_to_change(

@@ -19,7 +19,7 @@ from umbel.client.batches import SLICE
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, make_engine
 from umbel.networks.tokens import longest
-from umbel.preflight.fit_batches import check_batches
+from umbel.preflight.examples import check_batches
 
 
 class Looking(nn.Module):

@@ -31,7 +31,7 @@ CPU, BF16 = torch.device("cpu"), EngineSettings(device="cpu", precision="bf16")
 @pytest.fixture
 def units(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Have a processor with these units for bfloat16."""
-    runs = pytest.importorskip("umbel.folder.environment")
+    runs = pytest.importorskip("umbel.folder.sessions_file")
 
     def have(*names: str) -> None:
         for module in (precision, runs):

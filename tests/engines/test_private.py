@@ -20,8 +20,7 @@ from umbel.client.net import Net
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.engines import EngineSettings, Sequential
-from umbel.engines.clipping_and_noise import Private, released
-from umbel.engines.noise import BLOCK, key_of, standard_normal
+from umbel.engines.clipping_and_noise import BLOCK, Private, key_of, released, standard_normal
 from umbel.engines.privacy import Privacy
 from umbel.flow import Engine, Replies, Request, Rows
 from umbel.method import Context, Flow, State, losses, train

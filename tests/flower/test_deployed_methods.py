@@ -18,7 +18,7 @@ from umbel.data.scenarios.folder import Folder
 from umbel.data.sources import Sources
 from umbel.experiment.toml_file import write
 from umbel.folder import checkpoint
-from umbel.folder.restoring import restore
+from umbel.folder.execution import restore
 from umbel.folder.run_folder import RunFolder
 from umbel.server.clusterers import KMedoids
 

@@ -26,7 +26,7 @@ from umbel.engines.replies.validation import Limits
 from umbel.experiment.toml_file import write
 from umbel.flower.engine import TAKEN
 from umbel.folder import checkpoint
-from umbel.folder.restoring import restore
+from umbel.folder.execution import restore
 from umbel.folder.run_folder import RunFolder
 
 pytestmark = pytest.mark.deployment

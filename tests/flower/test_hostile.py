@@ -38,7 +38,7 @@ from umbel.data.sources import Sources
 from umbel.flow import Request, Rows
 from umbel.flower import Settings, messages, serve
 from umbel.flower.client import Node
-from umbel.flower.client_owners import MOST_NOTED, Owners
+from umbel.flower.client_owners import MOST_NOTED, Owners, Precedence
 from umbel.flower.discovery import CLAIMED, Meeting
 from umbel.flower.errors import LONGEST_REASON, RefusedError
 from umbel.flower.exchange import HELLO, WORK
@@ -46,7 +46,6 @@ from umbel.flower.expected_form import Expectation, model_name
 from umbel.flower.handshake import SiteForm
 from umbel.flower.limits import NodeLimits
 from umbel.flower.messages import Asked, answer_in, refused_in
-from umbel.flower.precedence import Precedence
 from umbel.result.run import Experiment
 from umbel.testing import assert_same_state
 

@@ -15,9 +15,9 @@ from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.engines import EngineSettings
 from umbel.files.seals import json_text
-from umbel.folder.environment import environment
 from umbel.folder.execution import execute
 from umbel.folder.run_folder import RunFolder
+from umbel.folder.sessions_file import environment
 from umbel.networks import MLP
 from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size
 from umbel.papers.findings import Findings

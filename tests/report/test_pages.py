@@ -21,12 +21,12 @@ from umbel.algorithms import FLACC
 from umbel.checks import UsageError
 from umbel.data.sources import Sources
 from umbel.experiment.library import find_experiment
-from umbel.folder.advised import ADVICE
 from umbel.folder.execution import execute
 from umbel.folder.flower_files import NODES
+from umbel.folder.how_to_continue import ADVICE
 from umbel.folder.run_folder import RunFolder
 from umbel.report import write_files
-from umbel.report.html.packing import packed
+from umbel.report.html.page import packed
 from umbel.result.run import read
 from umbel.result.tables import results
 

@@ -14,7 +14,7 @@ from umbel.report.by_round import MOST_MARKS, marks, quality
 from umbel.report.clients import said
 from umbel.report.figures.charts import Chart, Dot, Scatter
 from umbel.report.figures.panels import LONGEST, Panel, described
-from umbel.report.html.listing import listing
+from umbel.report.html.page import listing
 from umbel.report.terminal import results as terminal
 from umbel.result.run import Result, Run
 from umbel.run.records import Record

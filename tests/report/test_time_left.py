@@ -6,7 +6,7 @@ from itertools import accumulate
 
 import pytest
 
-from umbel.report.terminal.time_left import in_units, time_left
+from umbel.report.terminal.progress import in_units, time_left
 
 
 def left(*spans: float, rounds: int = 10) -> str:

@@ -11,8 +11,8 @@ import pytest
 
 import umbel
 from tests.federations import blobs, mlp
-from umbel.run.counted import Counted
 from umbel.run.records import Record
+from umbel.run.rounds import Counted
 
 
 def run() -> umbel.Run:

@@ -8,8 +8,7 @@ from pathlib import Path
 import umbel
 from tests.runs.saved import LOCAL, make_run
 from umbel import IFCA, FedAvg, FixedClusters, RandomClusters, Result
-from umbel.result.outcomes import by_method
-from umbel.result.variants import _shortened
+from umbel.result.outcomes import _shortened, by_method
 from umbel.testing import blobs
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from umbel.server.silhouettes import best_by_silhouette
+from umbel.server.clusterers import best_by_silhouette
 
 
 def apart(*places: float) -> torch.Tensor:

@@ -16,7 +16,7 @@ from umbel.experiment import toml_file as config
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.files.atomic import write_text
 from umbel.files.reading import check_no_link, read_text
-from umbel.folder.advised import ADVICE, holds_advice
+from umbel.folder.how_to_continue import ADVICE, holds_advice
 
 FOUND, NEXT, PAGE = ADVICE, "experiment.toml", "report.html"
 

@@ -11,7 +11,7 @@ from umbel.advice.facts import Facts
 from umbel.advice.gains import lead, one_beside
 from umbel.advice.structure import Difference
 from umbel.advice.trial import Standing
-from umbel.run.scored import number_or_none
+from umbel.run.scores import number_or_none
 
 
 @dataclass(frozen=True, kw_only=True)

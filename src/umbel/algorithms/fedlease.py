@@ -28,9 +28,9 @@ from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Experts, Sample, train, train_experts
 from umbel.server.cluster_test import REFERENCES, judge
+from umbel.server.clusterers import best_by_silhouette
 from umbel.server.clustering import agglomerate
 from umbel.server.shares import within_shares
-from umbel.server.silhouettes import best_by_silhouette
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,7 @@ from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Sample, losses, own_loss, train, train_with_gradient
 from umbel.server.clusterers import Clusterer, KMedoids, clusters_by, joined, medoids, parted
-from umbel.server.clustering import distances
-from umbel.server.loss_distances import loss_distance
+from umbel.server.clustering import distances, loss_distance
 from umbel.server.repeated_rows import model_of_each
 from umbel.server.shares import within_shares
 from umbel.summary import in_short

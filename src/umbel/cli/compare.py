@@ -35,8 +35,7 @@ from umbel.experiment.sweep import OF_CONTROL, Sweep, parts_of, sweep, values_of
 from umbel.experiment.toml_file import plain, structured
 from umbel.experiment.unimported import strangers_in
 from umbel.files.atomic import writing_to
-from umbel.folder.finding import runs_in
-from umbel.folder.run_folder import RunFolder
+from umbel.folder.run_folder import RunFolder, runs_in
 from umbel.run.start import unsaid
 from umbel.summary import counted
 from umbel.version import ONE_RELEASE, differing

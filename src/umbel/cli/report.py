@@ -45,7 +45,7 @@ def report(
     """Write one page, to be opened in a browser, about a run, a folder of RUNS, or advice."""
     from umbel.advice.advice_folder import write_page
     from umbel.files.reading import check_folder, check_place
-    from umbel.folder.advised import holds_advice
+    from umbel.folder.how_to_continue import holds_advice
     from umbel.report import write_files
 
     if out is not None:

@@ -130,9 +130,8 @@ def _print_results(
 ) -> None:
     """One run in detail, a table of several, or advice."""
     from umbel.cli.show_by_round import goal_of, rounds_of
-    from umbel.folder.advised import holds_advice
-    from umbel.folder.finding import runs_in
-    from umbel.folder.run_folder import RunFolder
+    from umbel.folder.how_to_continue import holds_advice
+    from umbel.folder.run_folder import RunFolder, runs_in
     from umbel.report.terminal import by_round as course_tables
     from umbel.report.terminal import comparison as standing_tables
     from umbel.report.terminal import results as terminal

@@ -10,7 +10,7 @@ from umbel.experiment.experiment import ExperimentSettings
 from umbel.result.table import Table, Value
 from umbel.result.tables import OF_A_RUN, Results
 from umbel.run.metrics import judged, names_of
-from umbel.run.scored import VALIDATION
+from umbel.run.scores import VALIDATION
 from umbel.run.stopping import AT_LEAST, AT_MOST, first_round, goal_in, reachable
 
 

@@ -1,13 +1,41 @@
-"""Locks for what belongs to the whole process, so that threads use it in turn."""
+"""What belongs to the whole process, so that threads change it in turn."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Generic, TypeVar
 
 from torch.nn.attention import SDPBackend, sdpa_kernel
+
+T = TypeVar("T")
+
+
+class Held(Generic[T]):
+    """A setting with the value `wanted` while any thread is inside; the last one restores it."""
+
+    def __init__(self, read: Callable[[], T], put: Callable[[T], None], wanted: T) -> None:
+        self.read, self.put, self.wanted = read, put, wanted
+        self.lock, self.inside = threading.Lock(), 0
+        self.before: T  # exists while any thread is inside
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Inside the block, the setting has the wanted value."""
+        with self.lock:
+            if not self.inside:
+                self.before = self.read()
+                self.put(self.wanted)
+            self.inside += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.inside -= 1
+                if not self.inside:
+                    self.put(self.before)
 
 
 class Turn:

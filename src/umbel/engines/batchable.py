@@ -20,8 +20,8 @@ from umbel.data.splits import Split
 from umbel.engines.sequential import Sequential
 from umbel.engines.vectorised import Vectorised
 from umbel.flow import Replies, Request, Rows
-from umbel.preflight.network import sample
 from umbel.preflight.properties import agree, draws_plainly, mixes
+from umbel.preflight.sample import sample
 
 MIXES = "the module mixes the examples of a batch, padding among them"
 

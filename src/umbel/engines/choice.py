@@ -17,14 +17,14 @@ from umbel.data.federation import Federation
 from umbel.engines.allocation import give_back_freed_memory, keep_freed_memory
 from umbel.engines.batchable import why_not_batchable, why_not_there
 from umbel.engines.devices import enough_memory
-from umbel.engines.layers import CONVOLUTIONS, RECURRENT
-from umbel.engines.precision import check_processor, usable_precision
+from umbel.engines.precision import CONVOLUTIONS, RECURRENT, check_processor, usable_precision
 from umbel.engines.processes.workers import Workers, can_fork
 from umbel.engines.sequential import Sequential
 from umbel.engines.vectorised import Vectorised
 from umbel.flow import Engine
-from umbel.preflight.network import check_fit, check_there, sample
+from umbel.preflight.network import check_fit, check_there
 from umbel.preflight.properties import check_general, mixes, with_channels_last
+from umbel.preflight.sample import sample
 from umbel.preflight.torch_errors import in_a_line
 from umbel.settings import Settings
 

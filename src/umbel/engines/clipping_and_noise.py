@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from umbel.checks import UsageError
 from umbel.client.constants import digest_of
-from umbel.engines.noise import BLOCK, key_of, standard_normal
 from umbel.engines.privacy import Privacy
 from umbel.engines.replies.validation import assemble, promises
 from umbel.flow import Engine, Replies, Request
@@ -137,3 +138,26 @@ def released(update: Tensor, privacy: Privacy, key: bytes) -> Tensor:
         part = slice(number * BLOCK, (number + 1) * BLOCK)
         noised[part] = update[part].double() * share + deviation * noise
     return noised
+
+
+BLOCK = 2**16
+"""Values that are drawn at a time, so that memory is bounded however large a model is."""
+
+
+def key_of(seed: int) -> bytes:
+    """A key for a simulation, which has no secret but its seed."""
+    return hashlib.sha256(seed.to_bytes(8, "big")).digest()
+
+
+def standard_normal(key: bytes, count: int) -> Iterator[Tensor]:
+    """`count` standard normal values, in blocks, double precision: quantiles of SHAKE-256's output.
+
+    PyTorch's own generator uses only 32 bits of its seed, so an attacker who saw some noise could
+    try all seeds.
+    """
+    for number, begin in enumerate(range(0, count, BLOCK)):
+        stream = hashlib.shake_256(key + number.to_bytes(8, "big"))
+        words = np.frombuffer(stream.digest(8 * min(BLOCK, count - begin)), "<u8")
+        # Half a step keeps 52 bits off 0 and 1, whose quantiles are infinite.
+        uniform = ((words >> np.uint64(12)) + 0.5) * 2.0**-52
+        yield torch.special.ndtri(torch.from_numpy(uniform))

@@ -12,8 +12,7 @@ import torch
 from torch.backends import cudnn
 
 from umbel.checks import UsageError, lacks_memory
-from umbel.client.held import Held
-from umbel.client.process_locks import TURN
+from umbel.client.process_locks import TURN, Held
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 """Environment variable that cuBLAS reads at first use: a fixed workspace makes it deterministic."""

@@ -12,7 +12,6 @@ from torch import nn
 from umbel.checks import UsageError
 from umbel.client.kernel_choice import KernelName, Precision
 from umbel.client.net import Net
-from umbel.engines.layers import CONVOLUTIONS, RECURRENT
 
 log = logging.getLogger(__name__)
 
@@ -85,3 +84,12 @@ def _why_slower(net: Net, device: torch.device, chain: bool) -> str | None:
 def _refuse(why: str) -> None:
     how = 'write "full", or go on with a run that was begun in bf16 where there are such'
     raise UsageError(f"engine.precision: {why}, and would be slower in bf16: {how}")
+
+
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+RECURRENT = (nn.RNN, nn.LSTM, nn.GRU)
+"""Layers for which `torch.func.vmap` has no rule, on any device.
+
+Attention and layer normalisation have such a rule.
+"""

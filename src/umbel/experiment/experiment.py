@@ -18,7 +18,6 @@ from umbel.engines.choice import EngineSettings
 from umbel.engines.privacy import Privacy
 from umbel.engines.replies.faults import Faults
 from umbel.engines.replies.validation import Limits
-from umbel.experiment.paths import under
 from umbel.flow import Engine
 from umbel.networks import Model
 from umbel.networks.base import check_size
@@ -26,7 +25,7 @@ from umbel.run.metrics import check_names
 from umbel.run.personal import Personal
 from umbel.run.rounds import Opened, Rounds
 from umbel.run.start import check_private, check_settings
-from umbel.run.wrappers import unwrapped
+from umbel.run.wrappers import under, unwrapped
 from umbel.settings import Settings
 
 LONGEST_NAME = 230

@@ -13,7 +13,7 @@ from flwr.serverapp import Grid
 
 from umbel.checks import UsageError
 from umbel.data.conventions import Comparison, Entry
-from umbel.flower.client_owners import Owners, connected, identity
+from umbel.flower.client_owners import Owners, Precedence, connected, identity
 from umbel.flower.errors import RefusedError, reason
 from umbel.flower.exchange import HELLO, Reply, nodes_of, pause, pulled, pushed
 from umbel.flower.handshake import Site, SiteForm, greet, name_in, site_in, versions_in
@@ -25,7 +25,6 @@ from umbel.flower.majority import (
     leading_form,
     leading_table,
 )
-from umbel.flower.precedence import Precedence
 from umbel.flower.registry import named_clients
 from umbel.summary import few
 from umbel.version import ONE_RELEASE, differing

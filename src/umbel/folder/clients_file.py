@@ -1,11 +1,11 @@
-"""The rows of `clusters.csv`: the results of a finished run for each client."""
+"""The files about a finished run's clients: `clusters.csv`, results, and `clients.csv`, facts."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from numbers import Integral
 from pathlib import Path
 
@@ -13,8 +13,11 @@ import numpy as np
 
 from umbel.checks import UsageError, nearest
 from umbel.data.federation import Federation
+from umbel.files.atomic import write_bytes, write_text
+from umbel.files.reading import read_bytes
 from umbel.files.spreadsheet_cells import formula_again, no_formula
-from umbel.folder.sealed_files import read_sealed, write_sealed
+from umbel.folder.identity import check_identity, identity
+from umbel.run.digests import digest
 from umbel.run.scores import ClientScores, Tuning
 
 COLUMNS = ("client", "group", "cluster", "examples", "accuracy", "loss")
@@ -147,3 +150,80 @@ def _finite(value: float | None) -> float | None:
 
 def _number(cell: str) -> float | None:
     return float(cell) if cell else None
+
+
+FACT_COLUMNS = ("client", "test_examples")
+"""Before the attributes, a column each."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a client."""
+
+    test_examples: int
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+def write_facts(file: Path, federation: Federation, scores: ClientScores) -> None:
+    """A row for each client of the federation; their seal is in a file of its own."""
+    attributes = federation.attributes
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow([*FACT_COLUMNS, *map(no_formula, attributes)])
+    for client, name in enumerate(federation.names):
+        values = [no_formula(values[client]) for values in attributes.values()]
+        writer.writerow([no_formula(name), scores.num_examples[client], *values])
+    write_sealed(file, text.getvalue().encode())
+
+
+def with_facts(file: Path, clients: Sequence[Client]) -> list[Client]:
+    """The same clients with the facts in the file; unchanged if there is no file.
+
+    Raises `UsageError` if it is not what `write_facts` writes of these clients.
+    """
+    if not file.is_file():
+        return list(clients)
+    raw = read_sealed(file)
+    try:
+        facts = _read(raw)
+        return [replace(client, **vars(facts[client.name])) for client in clients]
+    except (ValueError, TypeError, KeyError, csv.Error):
+        what = f"damaged: not a row {','.join(FACT_COLUMNS)} for each client of clusters.csv"
+        raise UsageError(f"{file}: {what}") from None
+
+
+def _read(raw: bytes) -> dict[str, Facts]:
+    """The facts by client. Raises `ValueError` for other columns."""
+    head, *rows = csv.reader(io.StringIO(raw.decode(), newline=""))
+    if tuple(head[: len(FACT_COLUMNS)]) != COLUMNS:
+        raise ValueError("other columns")
+    names = [formula_again(name) for name in head[len(FACT_COLUMNS) :]]
+    facts = {}
+    for client, count, *values in rows:
+        attributes = dict(zip(names, map(formula_again, values), strict=True))
+        facts[formula_again(client)] = Facts(int(count), attributes)
+    return facts
+
+
+def write_sealed(file: Path, raw: bytes) -> None:
+    """Replace a file, and the one beside it that holds a digest of all of it, and its run."""
+    write_text(_seal_of(file), f"{digest([raw])} {identity(file.parent)}".rstrip() + "\n")
+    write_bytes(file, raw)
+
+
+def read_sealed(file: Path) -> bytes:
+    """All of a file. Raises `UsageError` where its seal, if there is one, does not match.
+
+    Also if the seal says that the file is of another run than the folder's.
+    """
+    raw, seal = read_bytes(file), _seal_of(file)
+    if seal.is_file():
+        whole, _, run = read_bytes(seal).removesuffix(b"\n").partition(b" ")
+        if whole != digest([raw]).encode():
+            raise UsageError(f"{file}: damaged: its seal in {seal.name} does not match")
+        check_identity(file, run.decode(errors="replace"), file.parent)
+    return raw
+
+
+def _seal_of(file: Path) -> Path:
+    return file.with_suffix(".seal")

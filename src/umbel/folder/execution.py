@@ -1,8 +1,9 @@
-"""Rounds an experiment in a folder, so that it can be killed at any moment and resumed."""
+"""Run an experiment in a folder, so that it can be killed at any moment and resumed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+import logging
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -16,25 +17,29 @@ from umbel.data.sources import Sources
 from umbel.engines.replies.guarded import absences
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.made_in_python import OwnData
-from umbel.experiment.paths import under
 from umbel.experiment.places import note, sources_of
 from umbel.experiment.toml_file import plain
+from umbel.files.seals import AGAIN
 from umbel.flow import Engine
+from umbel.folder import checkpoint
 from umbel.folder.checkpoint_parts import NO_PARTS, Parts
 from umbel.folder.clients_file import write_rows
-from umbel.folder.environment import now
 from umbel.folder.flower_files import OVER_FLOWER, over_flower
 from umbel.folder.how_to_continue import way_on
-from umbel.folder.origin import origin
-from umbel.folder.restoring import restore
+from umbel.folder.origin import Origin, check_origin, check_sizes, origin
 from umbel.folder.run_folder import RunFolder
+from umbel.folder.sessions_file import now
+from umbel.folder.tensor_files import remove_half_written
 from umbel.run.guarded_engine import are_elsewhere
 from umbel.run.lockstep import pays, seats
 from umbel.run.records import Record
 from umbel.run.rounds import Rounds
 from umbel.run.scores import ClientScores
 from umbel.run.stopping import Budget, Stop
+from umbel.run.wrappers import under
 from umbel.settings import hinting
+from umbel.summary import counted
+from umbel.version import differing
 
 T = TypeVar("T")
 
@@ -283,4 +288,50 @@ def _check_answered(folder: RunFolder, run: Rounds, record: Record, scores: Clie
             f"round {record.round}: no usable answer to the last evaluation: "
             f"{absences(record.missing, record.refused, run.divided.names)}; "
             f"the trained models are saved, and {way_on(folder.path)} asks again{ends}"
+        )
+
+
+log = logging.getLogger(__name__)
+
+
+def restore(folder: RunFolder, template: State, made: Origin) -> tuple[State | None, int]:
+    """As `restorable`, and remove later records. Raises `UsageError` as `restorable` does."""
+    state, next_round = restorable(folder, template, made)
+    remove_half_written(folder.path)
+    if state is not None:
+        file = folder.file("checkpoint.safetensors")
+        checkpoint.tidy(file)
+        _warn_of_other_versions(checkpoint.written_with(file), next_round)
+    folder.lines.write(folder.records()[:next_round])
+    folder.evidence.cut(next_round)
+    return state, next_round
+
+
+def restorable(folder: RunFolder, template: State, made: Origin) -> tuple[State | None, int]:
+    """The state in the last checkpoint and the number of the next round; nothing is written.
+
+    Without a checkpoint it is (None, 0), and the run starts over. Raises `UsageError` if the
+    checkpoint is damaged or of another experiment or federation, and if records before it are lost.
+    """
+    file = folder.file("checkpoint.safetensors")
+    state: State | None = None
+    next_round = 0
+    if file.is_file():
+        check_origin(file, checkpoint.made(file), made)
+        state, next_round = checkpoint.load(file, template)
+        check_sizes(file, state, template, made)
+    there = len(folder.records())
+    if there < next_round:
+        said = f"{there} whole records, but the checkpoint comes after {next_round}; {AGAIN}"
+        raise UsageError(f"{folder.file('records.jsonl')}: damaged: {said}")
+    return state, next_round
+
+
+def _warn_of_other_versions(there: Mapping[str, str], next_round: int) -> None:
+    """Log if the rounds so far were done with other versions; not if that is not known."""
+    unlike = differing(there, ("umbel", "torch")) if there else ""
+    if unlike:
+        log.warning(
+            "the %s so far were done with %s: the rest may differ from a run with one version",
+            *(counted(next_round, "round"), unlike),
         )

@@ -1,12 +1,14 @@
-"""How a run goes on: on the command line, in Python with its data, or over Flower."""
+"""What to do with a folder: how its run goes on, is put right, or what else it holds."""
 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from umbel.checks import command
+from umbel.checks import UsageError, command
 from umbel.experiment.unimported import IN_PYTHON
 from umbel.files.reading import EXPERIMENT, read_bytes
 from umbel.files.seals import BROKEN
@@ -49,3 +51,32 @@ def held(run: Path, finished: bool) -> str:
         return f"holds a finished run; see its results by {see}"
     also = f' or umbel.resume("{run}")' if way_of(run) == "files" else ""
     return f"holds a run already; go on with it by {way_on(run)}{also}"
+
+
+ADVICE = "advice.json"
+
+
+def holds_advice(folder: Path) -> bool:
+    """Whether `umbel advise` wrote this folder."""
+    return (folder / ADVICE).is_file()
+
+
+def check_no_advice(folder: Path) -> None:
+    """Raise `UsageError` for a folder of advice; the message says what it can be used for."""
+    if not holds_advice(folder):
+        return
+    next_ = folder / "experiment.toml"
+    also = f", and `{command('run', next_)}` runs what it advises" if next_.is_file() else ""
+    raise UsageError(
+        f"{folder}: holds advice and no run; `{command('report', folder)}` shows it{also}"
+    )
+
+
+@contextmanager
+def putting_right(run: Path) -> Iterator[None]:
+    """Inside, add the advice to errors about files that resuming the run would write again."""
+    try:
+        yield
+    except UsageError as error:
+        how = f"remove clusters.csv, and {way_on(run)} writes it and the models again"
+        raise UsageError(f"{error}; {how}") from None

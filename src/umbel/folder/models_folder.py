@@ -20,8 +20,8 @@ from umbel.data.form import Form
 from umbel.experiment.made_in_python import FROZEN_WITHIN
 from umbel.experiment.toml_file import structured
 from umbel.files.atomic import link, settle
+from umbel.folder.how_to_continue import putting_right
 from umbel.folder.identity import RUN, check_identity, identity
-from umbel.folder.putting_right import putting_right
 from umbel.folder.tensor_files import Header, reading, tensors_in, write
 from umbel.run.rounds import Rounds
 from umbel.run.scores import ClientScores

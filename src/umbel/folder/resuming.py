@@ -20,10 +20,9 @@ from umbel.experiment.python_run import (
 )
 from umbel.files.atomic import writing_to
 from umbel.files.reading import check_file
-from umbel.folder.execution import advance_states, opened
+from umbel.folder.execution import advance_states, opened, restorable
 from umbel.folder.how_to_continue import way_on
 from umbel.folder.origin import origin
-from umbel.folder.restoring import restorable
 from umbel.folder.run_folder import RunFolder
 from umbel.run.records import Record
 from umbel.run.rounds import Rounds

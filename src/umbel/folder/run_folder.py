@@ -17,21 +17,18 @@ from umbel.experiment.differences import ELSEWHERE, check_same, check_still
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.places import NOTE, whole
 from umbel.files.atomic import write_text
-from umbel.files.reading import check_no_link
+from umbel.files.reading import EXPERIMENT, check_no_link
 from umbel.files.seals import json_text, json_value
 from umbel.folder import checkpoint, checkpoint_parts, encoding_file
-from umbel.folder.advised import check_no_advice
 from umbel.folder.checkpoint_parts import NO_PARTS, Parts
-from umbel.folder.client_facts import with_facts, write_facts
-from umbel.folder.clients_file import Client, read_rows
+from umbel.folder.clients_file import Client, read_rows, with_facts, write_facts
 from umbel.folder.evidence_folder import EvidenceFolder
 from umbel.folder.experiment_file import ExperimentFile
 from umbel.folder.flower_files import NODES, ROLL
-from umbel.folder.how_to_continue import held
+from umbel.folder.how_to_continue import check_no_advice, held, holds_advice, putting_right
 from umbel.folder.identity import RUN, identity
 from umbel.folder.models_folder import ModelsFolder
 from umbel.folder.origin import Origin
-from umbel.folder.putting_right import putting_right
 from umbel.folder.records_file import RecordLines
 from umbel.folder.sessions_file import SessionsFile
 from umbel.run.records import Record
@@ -306,3 +303,13 @@ class RunFolder:
     def sessions(self) -> SessionsFile:
         """The sessions of the run, as on disk: machine, versions and duration."""
         return SessionsFile(self.file("environment.json"))
+
+
+def runs_in(folder: Path, depth: int = 1) -> list[RunFolder]:
+    """The runs in a folder, by path, and to this depth in folders in it; there may be none.
+
+    A folder of advice holds no run before what it advises is begun there.
+    """
+    files = (file for n in range(1, depth + 1) for file in folder.glob("*/" * n + EXPERIMENT))
+    found = sorted((RunFolder(file.parent) for file in files), key=lambda each: each.path)
+    return [each for each in found if each.begun or not holds_advice(each.path)]

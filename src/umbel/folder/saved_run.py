@@ -18,13 +18,14 @@ from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.made_in_python import OwnModule
 from umbel.folder import checkpoint
 from umbel.folder.clients_file import Client, number_of
+from umbel.folder.flower_files import names_on_the_roll
+from umbel.folder.how_to_continue import putting_right
 from umbel.folder.models_folder import MadeFor
-from umbel.folder.putting_right import putting_right
 from umbel.folder.run_folder import RunFolder
-from umbel.folder.unfinished import clients_so_far
 from umbel.notebooks import cut
 from umbel.run.records import MEGABYTE, Record, last_evaluated
 from umbel.run.start import first_state, unsaid
+from umbel.server.numbering import in_order_of_appearance
 from umbel.settings import argument
 from umbel.summary import counted, few
 
@@ -251,3 +252,18 @@ class SavedRun:
         if not self.folder.models.file(cluster).is_file():
             last = self.num_clusters - 1
             check(0 <= cluster <= last, "cluster", cluster, f"a cluster of this run: 0 to {last}")
+
+
+def clients_so_far(folder: RunFolder) -> list[Client]:
+    """The clusters after the last checkpoint; names are known then only for runs over Flower."""
+    expected = "the folder of a run: give its whole path if you change the current directory"
+    check(folder.path.is_dir(), "run", str(folder.path), expected)
+    try:
+        labels = checkpoint.labels(folder.file("checkpoint.safetensors")).numpy()
+    except UsageError:
+        return []
+    clusters = in_order_of_appearance(labels).tolist()
+    roll = names_on_the_roll(folder.path)
+    names = roll if len(roll) == len(clusters) else [*map(str, range(len(clusters)))]
+    pairs = zip(names, clusters, strict=True)
+    return [Client(name, number, cluster) for number, (name, cluster) in enumerate(pairs)]

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import os
+import platform
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from umbel.client.kernel_choice import Precision
+from umbel.engines.precision import bf16_units
 from umbel.files.atomic import write_text
 from umbel.files.seals import json_text, json_value
-from umbel.folder.environment import environment
+from umbel.version import versions
 
 
 @dataclass(frozen=True)
@@ -38,3 +44,24 @@ def _sessions(value: Any) -> list[dict[str, Any]]:
     if not all(isinstance(session.get("versions", {}), dict) for session in value):
         raise ValueError("a session whose versions have no names")
     return list(value)
+
+
+PACKAGES = ("numpy", "scipy", "scikit-learn", "safetensors")
+
+
+def environment(precision: Precision = "full") -> dict[str, Any]:
+    """Versions and machine; on request also the processor's support for bfloat16 products."""
+    units = {"bf16_units": bf16_units()} if precision == "bf16" else {}
+    return units | {
+        "versions": versions() | {name: importlib.metadata.version(name) for name in PACKAGES},
+        "platform": platform.platform(),
+        "host": platform.node(),
+        "processors": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+    }
+
+
+def now() -> datetime:
+    """The time, for the environment file."""
+    return datetime.now(UTC)

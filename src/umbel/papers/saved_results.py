@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from umbel.files.atomic import write_text
-from umbel.folder.environment import environment
+from umbel.folder.sessions_file import environment
 from umbel.papers.base import Size
 from umbel.papers.findings import kept_files
 from umbel.papers.measures import named

@@ -13,8 +13,7 @@ from umbel.client.constants import copied
 from umbel.client.layout import TRACKING, tensors_of
 from umbel.client.net import Net
 from umbel.client.seeding import drawing_from
-from umbel.preflight.fit_models import changed
-from umbel.preflight.fit_repeats import close
+from umbel.preflight.models import changed, close
 
 ROUNDING = 100
 """A mean of buffers differs from the buffer of a mean by no more than this many roundings."""

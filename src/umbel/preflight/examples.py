@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,17 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from umbel.checks import first_line
+from umbel.checks import UsageError, first_line
 from umbel.client.batches import SLICE
+from umbel.client.constants import twin
+from umbel.client.kernels.general import one_tensor
 from umbel.client.net import Net
+from umbel.client.seeding import drawing_from
+from umbel.client.work import Gradient, PersonalTraining, Work
 from umbel.data.federation import Federation
 from umbel.data.splits import Split, typed
-from umbel.preflight.torch_errors import FAILURES, explained
+from umbel.preflight.sample import sample
+from umbel.preflight.torch_errors import ALONE, FAILURES, explained, in_a_line
 
 log = logging.getLogger(__name__)
 
@@ -140,3 +146,139 @@ def _blame(net: Net, theta: Tensor, federation: Federation, split: Split, rows: 
         for some in (*torch.split(own, 1), own):
             with explained(split.x[some], f"client {federation.names[client]}: "):
                 _pass(net, theta, split, some)
+
+
+KEEP_THE_BATCH = "let forward keep the first dimension, as x.squeeze(-1) does, unlike x.squeeze()"
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why a network can't process a single example, as parts of a message."""
+
+    why: str
+    otherwise: str  # what to change in the network
+
+
+def trained_alone(net: Net, two: Tensor) -> Trouble | None:
+    """The trouble in training, found with two inputs (2, ...) and the first of them; or None."""
+
+    def passed(x: Tensor) -> Tensor:
+        module = twin(net.modules.training, net.layout)
+        return one_tensor(module(x.detach().clone()))
+
+    normalised = Trouble("batch normalisation needs two in a mini-batch", "use group normalisation")
+    return _trouble(passed, two, normalised)
+
+
+def evaluated_alone(net: Net, two: Tensor) -> Trouble | None:
+    """The trouble in an evaluation, found in the same way."""
+    normalised = Trouble(
+        "batch normalisation without running statistics needs two",
+        "set track_running_stats=True, or use group normalisation",
+    )
+    return _trouble(lambda x: net.outputs(net.new(seed=0), x), two, normalised)
+
+
+def _trouble(
+    passed: Callable[[Tensor], Tensor], two: Tensor, normalised: Trouble
+) -> Trouble | None:
+    """Compare the outputs for one example with those for two, which `check_fit` has looked at."""
+    with torch.no_grad(), drawing_from(seed=0):
+        expected = (1, *passed(two).shape[1:])
+        try:
+            found = tuple(passed(two[:1]).shape)
+        except FAILURES as error:
+            if ALONE in str(error):
+                return normalised
+            return Trouble(f"the network fails ({in_a_line(error, named=True)})", KEEP_THE_BATCH)
+    if found == expected:
+        return None
+    return Trouble(f"the network's outputs then have shape {found}, not {expected}", KEEP_THE_BATCH)
+
+
+def check_batches(net: Net, federation: Federation, settings: Any) -> None:
+    """Raise `UsageError` if the network would get a mini-batch of one example and can't process it.
+
+    That may be in training, or in an evaluation. `settings` are those of the method, or
+    what clients do to fine-tune: the mini-batches are those of the works in them.
+    """
+    two = sample(net, federation).x
+    if (trouble := evaluated_alone(net, two)) is not None:
+        check_slices(trouble, federation, settings)
+    if (trouble := trained_alone(net, two)) is None:
+        return
+    sizes = federation.train.sizes
+    for work in _works_in(settings):
+        for size in np.unique(sizes[sizes > 0]):
+            plan = work.batching.plan(int(size), 0)
+            alone = size == 1 and isinstance(work, Gradient)  # of all examples, without a plan
+            if alone or ((plan >= 0).sum(1) == 1).any():
+                name = federation.names[int(np.flatnonzero(sizes == size)[0])]
+                if size == 1:
+                    raise UsageError(
+                        f"client {name}: it has one example, and {trouble.why}: leave the client "
+                        f"out, or {trouble.otherwise}"
+                    )
+                raise UsageError(
+                    f"client {name}: its {size} examples leave a mini-batch of one, and "
+                    f"{trouble.why}: set {_way_out(settings)}, or {trouble.otherwise}"
+                )
+
+
+def _way_out(settings: Any) -> str:
+    """The settings that say which mini-batches there are."""
+    if isinstance(settings, PersonalTraining):
+        return "another batch_size in [personal]"
+    return "drop_last = true or another batch_size in the method's local training"
+
+
+def _works_in(settings: Any) -> Iterator[Work]:
+    """The works among the fields of a method, at any depth, that it has clients do."""
+    send = getattr(settings, "send", None)
+    unused = "local" if send == "gradient" else "gradient" if send is not None else ""
+    for field in fields(settings) if is_dataclass(settings) else ():
+        value = getattr(settings, field.name)
+        if field.name == unused:
+            continue
+        if isinstance(value, Work):
+            yield value
+        yield from _works_in(value)
+
+
+def check_slices(trouble: Trouble, federation: Federation, settings: Any) -> None:
+    """Raise `UsageError` if a slice of one example would be evaluated.
+
+    `trouble` is what the network has with it; `settings` are those of the method.
+    """
+    splits = {"test": federation.test, "validation": federation.validation}
+    if _asks_for_more(settings):
+        splits["training"] = federation.train
+    for name, split in splits.items():
+        if split is not None:
+            _check_sizes(trouble, federation, name, split)
+
+
+def _asks_for_more(settings: Any) -> bool:
+    """Whether a method, or one within it, may have clients evaluate their training examples."""
+    fine = getattr(settings, "only_trains", {})
+    if fine is None or any(getattr(settings, name) not in fine[name] for name in fine):
+        return True
+    within = fields(settings) if is_dataclass(settings) else ()
+    return any(_asks_for_more(getattr(settings, field.name)) for field in within)
+
+
+def _check_sizes(trouble: Trouble, federation: Federation, name: str, split: Split) -> None:
+    """Slices are filled one after another, so that the last may be of a single example."""
+    alone = np.flatnonzero(split.sizes % SLICE == 1)
+    if not len(alone):
+        return
+    size = int(split.sizes[alone[0]])
+    left = (
+        f"it has one {name} example"
+        if size == 1
+        else f"its {size} {name} examples are evaluated in slices of {SLICE}, the last of one"
+    )
+    raise UsageError(
+        f"client {federation.names[int(alone[0])]}: {left}, and {trouble.why}: leave the example "
+        f"out, or {trouble.otherwise}"
+    )

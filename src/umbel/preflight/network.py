@@ -14,25 +14,17 @@ from umbel.client.net import Net
 from umbel.client.objectives import BINARY, CLASSIFICATION, OBJECTIVES, REGRESSION, Objective
 from umbel.data.federation import Federation
 from umbel.data.labels import are_indicators
-from umbel.data.splits import typed
 from umbel.data.tables.encoding import Encoding
 from umbel.engines.devices import repeatable
 from umbel.preflight.derived_state import check_derived
 from umbel.preflight.examples import check_examples
-from umbel.preflight.fit_gradient import check_gradient
-from umbel.preflight.fit_models import check_models
-from umbel.preflight.fit_repeats import check_repeats
+from umbel.preflight.models import check_gradient, check_models, check_repeats
 from umbel.preflight.objective import check_accuracy, check_objective
 from umbel.preflight.outputs import warn_of_outputs
+from umbel.preflight.sample import FEW, SOME, sample
 from umbel.preflight.torch_errors import explained
 
 log = logging.getLogger(__name__)
-
-FEW = 8
-"""Number of training examples on which the range of outputs is tried."""
-
-SOME = 32
-"""Number of training examples on which an objective of the user's own is tried."""
 
 
 def check_fit(net: Net, federation: Federation) -> None:
@@ -138,13 +130,6 @@ def _or_scale(federation: Federation) -> str:
     """The same, as the end of a sentence that says what else to look for."""
     scale = _scale(federation)
     return f"; and {scale}" if scale else ""
-
-
-def sample(net: Net, federation: Federation, count: int = 2) -> Batch:
-    """A few training examples of all clients, in the network's floating-point type."""
-    split = federation.train
-    rows = torch.linspace(0, len(split.x) - 1, count, dtype=torch.double).round().long()
-    return Batch(typed(split.x[rows], net.dtype), typed(split.y[rows], net.dtype))
 
 
 def _check_outputs(outputs: Tensor, federation: Federation) -> None:

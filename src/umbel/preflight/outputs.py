@@ -16,7 +16,7 @@ from umbel.client.batches import IGNORED, Batch
 from umbel.client.net import Net
 from umbel.client.objectives import BINARY, CLASSIFICATION, REGRESSION
 from umbel.data.federation import Federation
-from umbel.preflight.fit_models import changed
+from umbel.preflight.models import changed
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from umbel.client.layout import unflatten
 from umbel.client.net import Net
 from umbel.client.seeding import drawing_from, plain_state
 from umbel.data.federation import Federation
-from umbel.preflight.network import sample
+from umbel.preflight.sample import sample
 from umbel.preflight.torch_errors import FAILURES
 
 APART = 0.05

@@ -10,6 +10,7 @@ from umbel.report.figures.charts import Dot, Label, Scatter, Strip, Strips
 from umbel.report.figures.panels import Panel
 from umbel.result.run import Result
 from umbel.result.statistics.fairness import value_of
+from umbel.run.records import Record
 from umbel.summary import counted
 
 MOST_CLUSTERS, MOST_DOTS = 60, 1500
@@ -161,3 +162,11 @@ def _places(radii: Sequence[float]) -> list[tuple[float, float]]:
         places.append((x + cell / 2, y - cell / 2))
         x += cell
     return places
+
+
+def not_served_apart(record: Record) -> str:
+    """Text after a number of clusters if there are fewer models; otherwise empty."""
+    models, clusters = record.num_models, record.num_clusters
+    if models is None or clusters is None or models >= clusters:
+        return ""
+    return f", served {counted(models, 'model')} so far"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from umbel.report.best_method import said, signed
 from umbel.report.figures.charts import Dot, Middle, Strip, Strips, swarm
 from umbel.report.figures.panels import Panel
-from umbel.report.html.listing import listing
 from umbel.report.html.markup import Markup, Part, element, join, table
+from umbel.report.html.page import listing
 from umbel.result.statistics.baselines import BASELINES
 from umbel.result.statistics.contenders import Contender, gains
 from umbel.result.statistics.measures import Measure

@@ -13,8 +13,7 @@ from umbel.data.groups import is_number
 from umbel.experiment.flat import flat, measures_of
 from umbel.experiment.toml_file import plain
 from umbel.folder.clients_file import COLUMNS, TUNED, Client
-from umbel.folder.finding import runs_in
-from umbel.folder.run_folder import RunFolder
+from umbel.folder.run_folder import RunFolder, runs_in
 from umbel.notebooks import cut
 from umbel.result.run import Result
 from umbel.result.statistics.agreement import (

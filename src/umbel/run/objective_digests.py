@@ -15,7 +15,7 @@ from umbel.client.net import Net
 from umbel.client.objectives import Objective
 from umbel.client.seeding import drawing_from
 from umbel.data.federation import Federation
-from umbel.preflight.network import sample
+from umbel.preflight.sample import sample
 from umbel.preflight.torch_errors import FAILURES
 from umbel.run.digests import CLOSE, fingerprint, near
 

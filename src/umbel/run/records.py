@@ -16,15 +16,15 @@ from umbel.engines.metering import Spent
 from umbel.files.seals import KEY
 from umbel.notebooks import named
 from umbel.run.metrics import judged, means
-from umbel.run.scored import (
+from umbel.run.scores import (
     VALIDATION,
+    ClientScores,
     clustering_of,
     number_or_none,
     quality_of,
     tuning_of,
     validation_of,
 )
-from umbel.run.scores import ClientScores
 from umbel.summary import counted, number_text
 
 MEGABYTE = 1e6

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
+from operator import length_hint
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -26,7 +27,6 @@ from umbel.engines.replies.faults import Faults
 from umbel.engines.replies.validation import Limits
 from umbel.flow import Engine, Flow, drive
 from umbel.notebooks import named
-from umbel.run.counted import Counted
 from umbel.run.evaluation import Evaluated, clusters_of, evaluated
 from umbel.run.guarded_engine import (
     are_elsewhere,
@@ -310,3 +310,18 @@ def asked(run: Rounds, flow: Flow[T], lack: str) -> T:
 def sample(count: int) -> Tensor:
     """(N,) places from 0 to count - 1: all, or `SAMPLED` of them, evenly spread."""
     return torch.linspace(0, count - 1, min(count, SAMPLED), dtype=torch.double).round().long()
+
+
+class Counted(Iterator[T]):
+    """The same values; `operator.length_hint` returns the largest number of values left."""
+
+    def __init__(self, values: Iterator[T], most: int) -> None:
+        self._values = values
+        self._left = iter(range(most))
+
+    def __next__(self) -> T:
+        next(self._left, None)
+        return next(self._values)
+
+    def __length_hint__(self) -> int:
+        return length_hint(self._left)

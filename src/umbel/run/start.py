@@ -15,8 +15,8 @@ from umbel.algorithms.base import Algorithm, Setup, State, check_only_trains
 from umbel.algorithms.restarts import method_of
 from umbel.algorithms.sharing import Sharing
 from umbel.checks import check
-from umbel.client.held import Held
 from umbel.client.net import Net
+from umbel.client.process_locks import Held
 from umbel.client.seeding import drawing_from
 from umbel.data.federation import Federation
 from umbel.engines.choice import EngineSettings, make_engine
@@ -25,9 +25,9 @@ from umbel.engines.privacy import Privacy
 from umbel.engines.sequential import Sequential
 from umbel.engines.vectorised import Vectorised
 from umbel.flow import Engine
-from umbel.preflight.fit_batches import check_batches
-from umbel.preflight.fit_metrics import check_own_metrics
+from umbel.preflight.examples import check_batches
 from umbel.preflight.network import check_fit, check_gradients_are_on
+from umbel.preflight.objective import check_own_metrics
 from umbel.run.engine_match import check_holds
 from umbel.run.guarded_engine import are_elsewhere
 from umbel.run.returned_values import as_state

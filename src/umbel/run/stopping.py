@@ -13,7 +13,7 @@ from umbel.checks import UsageError, check, nearest, shown
 from umbel.client.objectives import OBJECTIVES, REGRESSION
 from umbel.run.records import Record
 from umbel.run.rounds import Rounds
-from umbel.run.scored import VALIDATION
+from umbel.run.scores import VALIDATION
 from umbel.settings import UnfitError, argument, scalar
 
 ACCURACIES = ("accuracy", "worst", "weighted_accuracy")

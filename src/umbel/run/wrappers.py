@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import fields, replace
 from typing import Any, TypeAlias
 
 from umbel.algorithms import Restarts, Sharing
 from umbel.algorithms.base import Algorithm
+from umbel.checks import within
 
 Wrapper: TypeAlias = Restarts | Sharing
 
@@ -89,3 +91,14 @@ def _others(kind: type) -> list[type[Wrapper]]:
         return []
     own = {f.name for f in fields(kind)}
     return [wrapper for wrapper in WRAPPERS if not {*wrapper.asked_by} & own]
+
+
+def under(path: str, settings: Any) -> AbstractContextManager[None]:
+    """Put the path of these settings before a refusal that begins with a field of theirs."""
+    return within(path, _names(settings))
+
+
+def _names(settings: Any) -> set[str]:
+    """The fields of settings; a wrapper and what it wraps share a table."""
+    inner = _names(settings.of) if isinstance(settings, WRAPPERS) else set()
+    return inner | {f.name for f in fields(settings)}

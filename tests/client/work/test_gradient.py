@@ -22,7 +22,7 @@ from umbel.client.work import Gradient, LocalTraining, TrainAndGradient
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, Sequential, make_engine
 from umbel.flow import Request
-from umbel.preflight.fit_batches import check_batches
+from umbel.preflight.examples import check_batches
 
 WHOLE = LocalTraining(steps=1, batch_size="all")
 

@@ -16,11 +16,10 @@ from torch.func import functional_call, grad_and_value
 from umbel.checks import UsageError
 from umbel.client.batches import Batch, Shard
 from umbel.client.descent import Descent
-from umbel.client.held import Held
 from umbel.client.kernels.modules import Modules
 from umbel.client.layout import Entry, unflatten
 from umbel.client.objectives import Objective
-from umbel.client.process_locks import SWAPPING
+from umbel.client.process_locks import SWAPPING, Held
 
 Gradient: TypeAlias = Callable[[Tensor, Batch], tuple[Tensor, Tensor, Tensor]]
 """A function with the arguments and results of `Kernel.gradient`."""

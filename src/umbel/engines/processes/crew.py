@@ -13,6 +13,7 @@ import mmap
 import os
 import select
 import signal
+import struct
 import sys
 import threading
 import warnings
@@ -24,7 +25,6 @@ from typing import NoReturn
 from umbel.client.process_locks import SWAPPING, TURN
 from umbel.cores import allowed_cores, forget, roam
 from umbel.engines.processes.held_signals import Held
-from umbel.engines.processes.pipes import NUMBER, room, two_pipes
 from umbel.summary import counted
 
 log = logging.getLogger(__name__)
@@ -298,3 +298,30 @@ def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, OSError, ValueError):
             stream.flush()
+
+
+NUMBER = struct.Struct("i")
+"""A number in a pipe; what is this small is read and written whole or not at all."""
+
+MOST = 4096
+"""Numbers that the usual pipe has room for."""
+
+
+def two_pipes() -> tuple[int, int, int, int]:
+    """Both ends of one pipe, and of another. Raises `OSError` where there can't be so many."""
+    first = os.pipe()
+    try:
+        return *first, *os.pipe()
+    except OSError:
+        for end in first:
+            os.close(end)
+        raise
+
+
+def room(pipe: int) -> int:
+    """How many numbers a pipe has room for: to a user with many the system gives small ones."""
+    if not sys.platform.startswith("linux"):
+        return MOST
+    from fcntl import F_GETPIPE_SZ, fcntl
+
+    return min(MOST, fcntl(pipe, F_GETPIPE_SZ) // NUMBER.size)

@@ -18,8 +18,7 @@ from umbel.checks import WorkersDiedError, check
 from umbel.engines.chunked import Chunked
 from umbel.engines.columns import Columns, shared
 from umbel.engines.devices import enough_memory
-from umbel.engines.processes.crew import Crew, DeathsError
-from umbel.engines.processes.pipes import MOST
+from umbel.engines.processes.crew import MOST, Crew, DeathsError
 from umbel.flow import Replies, Request
 from umbel.summary import few
 

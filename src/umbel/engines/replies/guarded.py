@@ -19,8 +19,14 @@ from umbel.engines.replies.bounds import Bounds, Claims
 from umbel.engines.replies.claims import Sizes, held
 from umbel.engines.replies.faults import Faults
 from umbel.engines.replies.invalid_models import moved_by_gradients, negative_variances, overflows
-from umbel.engines.replies.sent import check_sent
-from umbel.engines.replies.validation import DIVERGED, Limits, bad_values, false_losses, promises
+from umbel.engines.replies.validation import (
+    DIVERGED,
+    Limits,
+    bad_values,
+    check_sent,
+    false_losses,
+    promises,
+)
 from umbel.flow import Engine, Replies, Request
 from umbel.reduction import Sums
 from umbel.summary import few

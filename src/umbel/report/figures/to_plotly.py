@@ -3,15 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
-from math import dist
+from html import escape as as_html
+from itertools import groupby, pairwise
+from math import ceil, dist, floor, log10
 from statistics import fmean
+from typing import Any
 
-from umbel.report.figures.charts import COLOURS, Chart, Figure, Heatmap, Scatter, Strips, turn
-from umbel.report.figures.curves import curves
-from umbel.report.figures.pieces import SYMBOLS, Spec, axis, escape, named, note, several
-from umbel.report.figures.rows import strips
-from umbel.run.scored import number_or_none
+from umbel.report.figures.charts import COLOURS, Chart, Figure, Heatmap, Line, Scatter, Strips, turn
+from umbel.report.html.markup import words
+from umbel.run.scores import number_or_none
+
+SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x")
+DASHES = ("solid", "dash", "dashdot", "dot", "longdash")
+
+Spec = dict[str, Any]
+
+
+def escape(text: str) -> str:
+    """A text for figures on a page, which interpret some HTML."""
+    return as_html(words(text))
+
+
+def axis(title: str) -> Spec:
+    """An axis that leaves room for its own numbers."""
+    plain: Spec = {"zeroline": False, "automargin": True, "exponentformat": "power"}
+    return plain | {"title": {"text": escape(title)}}
+
+
+def upright(x: float, dash: str = "dash") -> Spec:
+    """A line from top to bottom."""
+    line = {"color": "mark", "width": 1, "dash": dash}
+    return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": line}
+
+
+def note(x: float, y: float, text: str) -> Spec:
+    """A text at a position."""
+    return {"x": x, "y": y, "text": escape(text), "showarrow": False, "font": {"size": 11}}
+
+
+def named(name: str, x: float, y: float, look: int) -> Spec:
+    """A name that the page puts next to a position, where it hides nothing."""
+    return {"name": escape(name), "x": x, "y": y, "color": turn(COLOURS, look)}
+
+
+def several(text: str) -> str:
+    """Lines of text."""
+    return escape(text).replace("\n", "<br>")
+
 
 BEHIND: Spec = {
     "type": "rect",
@@ -190,3 +228,209 @@ def _rule(axis: str, at: int) -> Spec:
     ends = {f"{axis}0": at - 0.5, f"{axis}1": at - 0.5, f"{other}0": 0, f"{other}1": 1}
     line = {"color": "#ffffff", "width": 1.5}
     return {"type": "line", **ends, f"{other}ref": f"{other} domain", "line": line}
+
+
+MARKED = 15
+"""Approximate number of points with a marker in a line."""
+
+
+def curves(figure: Chart) -> Spec:
+    """A chart of lines, or of points."""
+    data: list[Spec] = []
+    names = list(dict.fromkeys(line.name for line in figure.lines))
+    for line in figure.lines:
+        look = names.index(line.name)
+        if line.low and not line.points:
+            data += _bands(line, look)
+        data.append(_line(line, look))
+    lines = len(figure.lines)
+    alone = any(line.points for line in figure.lines)
+    layout: Spec = {
+        "xaxis": axis(figure.x_title) | (_logarithmic(figure) if figure.log_x else {}),
+        "yaxis": axis(figure.y_title) | ({"rangemode": "tozero"} if figure.from_zero else {}),
+        "showlegend": lines > 1,
+        "hovermode": "closest" if alone else "x unified",
+        "shapes": [upright(mark.x) for mark in figure.marks],
+        "annotations": [
+            note(mark.x, 1, mark.text)
+            | {"yref": "paper", "xanchor": "center", "yanchor": "bottom", "yshift": 12 * (n % 2)}
+            for n, mark in enumerate(figure.marks)
+        ],
+    }
+    if figure.categories:
+        layout["xaxis"] |= {
+            "tickvals": list(range(len(figure.categories))),
+            "ticktext": [escape(name) for name in figure.categories],
+        }
+    elif lines > 1:
+        layout["meta"] = {"names": _names(figure)}
+    return {"data": data, "layout": layout}
+
+
+def _logarithmic(figure: Chart) -> Spec:
+    """An axis with 1, 2 and 5 of each power of ten."""
+    values = [x for line in figure.lines for x in line.x]
+    low, high = floor(log10(min(values))), ceil(log10(max(values)))
+    ticks = [float(f"{n}e{power}") for power in range(low, high + 1) for n in (1, 2, 5)]
+    return {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
+
+
+def _line(line: Line, look: int) -> Spec:
+    colour = turn(COLOURS, look)
+    name = f"{line.name}, published" if line.published else line.name
+    trace: Spec = {
+        "type": "scatter",
+        "mode": "markers" if line.points else "lines+markers",
+        "name": escape(name),
+        "x": list(line.x),
+        "y": [number_or_none(y) for y in line.y],
+        "line": {"color": colour, "dash": "dash" if line.published else turn(DASHES, look)},
+        "marker": {
+            "color": colour,
+            "symbol": turn(SYMBOLS, look) + ("-open" if line.published else ""),
+            "size": 8 if line.points else 7,
+            "maxdisplayed": 0 if line.points else MARKED,
+            "line": {"width": 1.5 if line.published else 0, "color": colour},
+            "opacity": 1,
+        },
+        "hovertemplate": "%{y:.4~g}",
+        "connectgaps": False,
+    }
+    if line.points and line.low:
+        trace["error_y"] = {
+            "type": "data",
+            "symmetric": False,
+            "array": [number_or_none(h - y) for h, y in zip(line.high, line.y, strict=True)],
+            "arrayminus": [number_or_none(y - z) for z, y in zip(line.low, line.y, strict=True)],
+        }
+    return trace
+
+
+def _bands(line: Line, look: int) -> list[Spec]:
+    """A filled shape for each section without gaps."""
+    rows = zip(line.x, line.low, line.high, strict=True)
+    bands = []
+    for known, stretch in groupby(rows, key=lambda row: number_or_none(row[1]) is not None):
+        if not known:
+            continue
+        points = list(stretch)
+        bands.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "x": [x for x, _, _ in points] + [x for x, _, _ in points[::-1]],
+                "y": [low for _, low, _ in points] + [high for _, _, high in points[::-1]],
+                "fill": "toself",
+                "fillcolor": f"{turn(COLOURS, look)}26",  # one part in seven
+                "line": {"width": 0},
+                "hoverinfo": "skip",
+                "showlegend": False,
+            }
+        )
+    return bands
+
+
+def _names(figure: Chart) -> Spec:
+    """The position of each line's name: at its end, or next to its points."""
+    places: list[Spec] = []
+    points = all(line.points for line in figure.lines)
+    for look, line in enumerate(figure.lines):
+        pairs = zip(line.x, line.y, strict=True)
+        known = [(x, y) for x, y in pairs if number_or_none(y) is not None]
+        if not known:
+            continue
+        # Next to an existing point: between two seeds there may be none.
+        x, y = sorted(known, key=lambda each: each[1])[len(known) // 2] if points else known[-1]
+        places.append(named(line.name, log10(x) if figure.log_x else x, y, look))
+    return {"kind": "near" if points else "ends", "places": places}
+
+
+def strips(figure: Strips) -> Spec:
+    """Dots of each group, means with their intervals, and names that the page shortens."""
+    data = [_strip_dots(figure, look, group) for look, group in enumerate(figure.groups)]
+    kinds = {strip.middle.sure for strip in figure.strips if strip.middle}
+    data += [_middles(figure, sure) for sure in sorted(kinds)]
+    names = [escape(strip.name) for strip in figure.strips]
+    rows: Spec = {
+        "zeroline": False,
+        "showgrid": False,
+        "automargin": True,
+        "tickfont": {"size": 12},
+    }
+    rows |= {"range": [len(names) - 0.5, -0.5], "tickvals": list(range(len(names)))}
+    beside = {"yref": "paper", "yanchor": "bottom"}
+    sides = figure.sides or ()
+    layout: Spec = {
+        "xaxis": axis(figure.x_title),
+        "yaxis": rows | {"ticktext": names},
+        "showlegend": len(figure.groups) > 1 and bool(figure.group_title),
+        "legend": {"title": {"text": f"{escape(figure.group_title)}  "}},
+        "hovermode": "closest",
+        "shapes": [upright(0, "solid")] if sides else [],
+        "annotations": [
+            note(0, 1, text) | beside | {"xanchor": anchor, "xshift": shift}
+            for text, anchor, shift in zip(sides, ("right", "left"), (-6, 6), strict=False)
+        ],
+        "meta": {
+            "rows": [escape(s.after) for s in figure.strips],
+            "lone": all(len(s.dots) < 2 for s in figure.strips),
+        },
+    }
+    return {"data": data, "layout": layout}
+
+
+def _strip_dots(figure: Strips, look: int, group: str) -> Spec:
+    """The dots of one group, in all rows."""
+    dots = [
+        (row, dot) for row, s in enumerate(figure.strips) for dot in s.dots if dot.group == group
+    ]
+    many = len(dots) > 150
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": escape(group),
+        "x": [round(dot.x, 5) for _, dot in dots],
+        "y": [round(row + dot.y, 3) for row, dot in dots],
+        "text": [several(dot.text) for _, dot in dots],
+        "hovertemplate": "%{text}<extra></extra>",
+        "marker": {
+            "color": turn(COLOURS, look),
+            "symbol": turn(SYMBOLS, look),
+            "size": 5 if many else 8,
+            "opacity": 0.8 if many else 1,
+            "line": {"width": 0.5, "color": "paper"},
+        },
+    }
+
+
+def _middles(figure: Strips, sure: bool) -> Spec:
+    """The means that are sure, or those that are not, with their intervals."""
+    middles = [
+        (row, s.middle)
+        for row, s in enumerate(figure.strips)
+        if s.middle is not None and s.middle.sure is sure
+    ]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "showlegend": False,
+        "x": [round(middle.at, 5) for _, middle in middles],
+        "y": [row for row, _ in middles],
+        "text": [several(middle.text) for _, middle in middles],
+        "hovertemplate": "%{text}<extra></extra>",
+        "marker": {
+            "color": "ink",
+            "symbol": "diamond" if sure else "diamond-open",
+            "size": 11,
+            "line": {"width": 1.5, "color": "ink"},
+        },
+        "error_x": {
+            "type": "data",
+            "symmetric": False,
+            "array": [round(middle.high - middle.at, 5) for _, middle in middles],
+            "arrayminus": [round(middle.at - middle.low, 5) for _, middle in middles],
+            "color": "ink",
+            "thickness": 1.5,
+            "width": 5,
+        },
+    }

@@ -9,13 +9,12 @@ from umbel.folder.clients_file import Client, by_cluster
 from umbel.folder.how_to_continue import Way, way_of
 from umbel.report import by_round as rounds
 from umbel.report import clients
+from umbel.report.clients import not_served_apart
 from umbel.report.clustering_evidence import grounds
 from umbel.report.figures.panels import Panel
 from umbel.report.figures.user_texts import in_a_row
-from umbel.report.html.listing import listing
 from umbel.report.html.markup import Markup, Part, element, join, table
-from umbel.report.html.page import Section, figures, lines, made_with, page
-from umbel.report.shared_models import not_served_apart
+from umbel.report.html.page import Section, figures, lines, listing, made_with, page
 from umbel.result.outcomes import mean_text
 from umbel.result.run import Result
 from umbel.result.statistics.agreement import agreement

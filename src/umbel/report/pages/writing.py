@@ -9,8 +9,7 @@ from pathlib import Path
 from umbel.checks import UsageError, check
 from umbel.files.atomic import write_text
 from umbel.files.reading import check_no_link
-from umbel.folder.finding import runs_in
-from umbel.folder.run_folder import RunFolder
+from umbel.folder.run_folder import RunFolder, runs_in
 from umbel.report.figures.matplotlib_files import check_plotting
 from umbel.report.figures.panels import numbered
 from umbel.report.figures.to_matplotlib import draw_each

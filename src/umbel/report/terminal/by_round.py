@@ -14,7 +14,7 @@ from umbel.result.outcomes import Methods, by_method, over_seeds, spread_text, u
 from umbel.result.run import Result
 from umbel.run.metrics import judged
 from umbel.run.records import Record
-from umbel.run.scored import VALIDATION
+from umbel.run.scores import VALIDATION
 from umbel.run.stopping import first_round, reachable
 
 VALIDATED = "validation"

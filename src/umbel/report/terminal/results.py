@@ -11,8 +11,8 @@ from rich.table import Table
 from umbel.checks import printable
 from umbel.folder.clients_file import Client, by_cluster
 from umbel.newcomers.assignment import Assignment
+from umbel.report.clients import not_served_apart
 from umbel.report.figures.user_texts import in_a_row
-from umbel.report.shared_models import not_served_apart
 from umbel.report.terminal.tables import add_columns, fitting, folded, frameless, row
 from umbel.result.outcomes import (
     Methods,
