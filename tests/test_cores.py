@@ -57,6 +57,7 @@ def do(task):
         Path("worked").touch()
 
 told("parent")
+torch.set_num_threads(1)  # as engines do: threads of a forked process may wait for ever
 Crew(do, 2, 2).run()
 """
 
