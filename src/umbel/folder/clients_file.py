@@ -195,7 +195,7 @@ def with_facts(file: Path, clients: Sequence[Client]) -> list[Client]:
 def _read(raw: bytes) -> dict[str, Facts]:
     """The facts by client. Raises `ValueError` for other columns."""
     head, *rows = csv.reader(io.StringIO(raw.decode(), newline=""))
-    if tuple(head[: len(FACT_COLUMNS)]) != COLUMNS:
+    if tuple(head[: len(FACT_COLUMNS)]) != FACT_COLUMNS:
         raise ValueError("other columns")
     names = [formula_again(name) for name in head[len(FACT_COLUMNS) :]]
     facts = {}
