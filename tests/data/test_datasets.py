@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, random_split
+from torch.utils.data import (
+    ConcatDataset,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    Subset,
+    TensorDataset,
+    random_split,
+)
 
 from umbel.checks import UsageError
 from umbel.data.federation import Federation
@@ -236,3 +244,63 @@ def test_attributes_of_clients_are_taken() -> None:
     dataset = TensorDataset(torch.ones(4, 2), torch.tensor([0, 1, 0, 1]))
     found = Federation.from_datasets([dataset, dataset], attributes={"ward": ["north", "south"]})
     assert dict(found.attributes) == {"ward": ("north", "south")}
+
+
+class Named(Pairs):
+    """A site's folder of images, as of torchvision: its classes are the folders that are there."""
+
+    def __init__(self, *classes: str, targets: tuple[int, ...] | None = None) -> None:
+        labels = range(len(classes)) if targets is None else targets
+        super().__init__(*[(torch.ones(2) * n, label) for n, label in enumerate(labels)])
+        self.classes = list(classes)
+
+
+FULL = Named("ant", "bee", "cat")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Named("bee", "cat"),
+        Named("cat", "bee", "ant"),
+        Subset(Named("bee", "cat"), [1]),
+        ConcatDataset([FULL, Named("bee", "cat")]),
+        {"train": FULL, "test": Named("bee", "cat")},
+    ],
+)
+def test_classes_with_other_numbers_at_one_client_are_refused(other: Any) -> None:
+    first = {"train": FULL, "test": FULL} if isinstance(other, dict) else FULL
+    with pytest.raises(UsageError) as refused:
+        Federation.from_datasets({"north": first, "south": other})
+    assert "classes: client north has ant, bee, cat, and client south " in str(refused.value)
+    assert " is label " in str(refused.value)
+
+
+def test_classes_of_hugging_face_with_other_numbers_are_refused() -> None:
+    datasets = pytest.importorskip("datasets", reason="the extra umbel[data] is not installed")
+
+    def site(names: list[str]) -> Any:
+        kind = {"x": datasets.Sequence(datasets.Value("float32"))}
+        features = datasets.Features(kind | {"kind": datasets.ClassLabel(names=names)})
+        rows = {"x": X.tolist(), "kind": Y.tolist()}
+        return datasets.Dataset.from_dict(rows, features=features)
+
+    sites = [site(["a", "b", "c"]), site(["c", "b", "a"])]
+    with pytest.raises(UsageError, match=r"client 0 has a, b, c, and client 1 c, b, a, so that"):
+        Federation.from_datasets(sites, columns=("x", "kind"))
+
+
+def test_classes_of_another_task_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    Federation.from_datasets([FULL, Named("shoe", "shirt", "hat")])
+    assert "client 0 has ant, bee, cat, and client 1 shoe, shirt, hat: do equal" in caplog.text
+
+
+def test_classes_that_number_no_labels_are_not_compared(caplog: pytest.LogCaptureFixture) -> None:
+    there = Named("bee", "cat", targets=(1, 2))  # those that occur, with labels as elsewhere
+    mapped: Any = Named("bee", "cat", targets=(1,))
+    mapped.target_transform = lambda label: label + 1
+    fewer = Named("ant", "bee")  # without the last
+    worded = Named("bee", "cat", targets=(1, 2))
+    worded.classes = [1, 2]  # type: ignore[list-item]
+    Federation.from_datasets([FULL, there, mapped, fewer, worded])
+    assert "classes" not in caplog.text

@@ -15,6 +15,7 @@ from umbel.checks import UsageError, check
 from umbel.client.objectives import BINARY, Objective
 from umbel.data.attributes import Attributes, Given, attributes_of, picked
 from umbel.data.channel_scale import ChannelScale
+from umbel.data.class_names import check_class_names
 from umbel.data.client_files import ClientFiles, write_clients
 from umbel.data.conventions import warn_of_numbering
 from umbel.data.datasets import Dataset, own_splits, read_all
@@ -264,7 +265,8 @@ class Federation:
         Examples are pairs (x, y), or mappings with the names of inputs and targets in `columns`.
         Each dataset is read once, here: a warning names those whose examples a random transform
         changes. A client's entry in `train` may have all its splits, by name as in
-        `{"train": ..., "test": ...}`, or as `(training, test)`. All else is as in `from_arrays`.
+        `{"train": ..., "test": ...}`, or as `(training, test)`. Names of classes that datasets have
+        are compared. All else is as in `from_arrays`.
         """
         clients, names = listed(train, names)
         own = own_splits(clients, names)
@@ -275,6 +277,12 @@ class Federation:
         validation = own.get("validation", validation)
         splits = by_split(clients, names, validation=validation, test=test)
         read = read_all(splits, names, columns)
+        labelled = (
+            (name, dataset, labels)
+            for what, datasets in splits.items()
+            for name, dataset, (_, labels) in zip(names, datasets, read[what], strict=True)
+        )
+        check_class_names(labelled, columns[1])
         return cls.from_arrays(
             read["train"],
             read.get("test"),
