@@ -182,6 +182,14 @@ def test_a_run_that_was_resumed_with_other_rounds_is_the_same(tmp_path: Path) ->
     assert len(umbel.resume(not_begun, make_run(), rounds=3).records) == 3
 
 
+def test_fewer_rounds_than_are_done_need_another_folder(tmp_path: Path) -> None:
+    path = tmp_path / "mine"
+    make_run().save(path, 2)
+    said = r"rounds: 1 is not 2, as planned in .*mine; 2 rounds done; for fewer, choose another"
+    with pytest.raises(UsageError, match=said):
+        make_run().save(path, 1)
+
+
 def test_no_round_of_another_process_is_lost_if_a_folder_is_created_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,8 +44,11 @@ def rounds_in(
     folder = RunFolder(where)
     if folder.begun:
         _check_same(folder, run)
-        there = folder.experiment.rounds
-        how = f'umbel.resume("{path}", run, rounds={rounds}) changes the number'
+        there, done = folder.experiment.rounds, len(folder.records())
+        if rounds > done:
+            how = f'umbel.resume("{path}", run, rounds={rounds}) changes the number'
+        else:
+            how = f"{counted(done, 'round')} done; for fewer, choose another folder"
         check(there == rounds, "rounds", rounds, f"{there}, as planned in {path}; {how}")
         _check_same_budget(folder, budget)
         if checkpoint_every is not None:
