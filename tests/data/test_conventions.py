@@ -132,6 +132,10 @@ def test_labels_numbered_from_1_by_some_are_a_warning(caplog: pytest.LogCaptureF
         [([[1.5, 2.0]] * 40, Y), ([[1, 2]] * 40, Y)],  # the numbers are whole by chance
         [(np.zeros((40, 5)), Y), (RNG.random((40, 5)), Y)],
         [(RNG.normal(-9, 3, (40, 1)), Y), (RNG.normal(25, 3, (40, 1)), Y)],  # winter and summer
+        [
+            (RNG.normal([n, 50], [0.1, 2], (40, 2)), Y) for n in range(0, 8, 4)
+        ],  # longitude, latitude
+        [(RNG.normal([n, 50], [1, 9], (40, 2)), Y) for n in (0, 8, 40)],  # degrees
         [(images(), [0, 1] * 20), (images(), [1, 2] * 20), (images(), [0, 2] * 20)],
         [(np.rot90(images() * np.linspace(0, 1, 8), n, (2, 3)), Y) for n in range(4)],
         [(RNG.normal(n, 1 + n, (40, 6)), Y) for n in range(4)],
@@ -162,3 +166,20 @@ def test_a_column_of_a_table_in_percent_is_a_warning(
     (warning,) = [said for said in caplog.messages if "share" in said and "times" in said]
     assert warning.startswith("client south: column 'share' is at least")
     assert "percent beside fractions" in warning
+
+
+def test_a_column_of_a_table_that_one_site_has_standardised_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("pyarrow", reason="the extra umbel[tables] is not installed")
+    for name in ("north", "south", "west"):
+        ages = RNG.integers(20, 80, 60)
+        given = (ages - 50) / 17 if name == "south" else ages
+        rows = [f"{g:.3f},{'yn'[a // 50]}" for g, a in zip(given, ages, strict=True)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["age,stays", *rows]))
+    umbel.scenario("table", path=str(tmp_path), target="stays")
+    (warning,) = caplog.messages
+    assert warning == (
+        "client south: column 'age' has many negative values, and that of clients north and west "
+        "none: are only some standardised, or scaled to -1 to 1? Give all on one scale"
+    )

@@ -259,16 +259,28 @@ def warn_of_numbering(shards: Sequence[tuple[Tensor, Tensor]], names: Sequence[s
 def warn_of_units(
     shards: Sequence[Tensor], names: Sequence[str], columns: Sequence[str] = ()
 ) -> None:
-    """Warn if clients' values (n, F) in a column without negative ones are in units of their own.
+    """Warn if clients' values (n, F) in a column are in units of their own.
 
-    Values may be missing (NaN). Clients where a column has a single value, or mostly 0, do not
-    count.
+    Values may be missing (NaN). In columns without negative ones, clients where a column has a
+    single value, or mostly 0, do not count. In others, some clients' may be standardised.
     """
     if any(shard.dim() != 2 or not 0 < shard.shape[1] <= MOST_COLUMNS for shard in shards):
         return
     some = [shard[: 2**12].double() for shard in shards]
     signed = torch.stack([(values < 0).any(0) for values in some]).any(0)
     found = torch.stack([_span(values) for values in some])  # (M, 3, F)
+    for place in signed.nonzero()[:, 0].tolist():
+        both, none = _standardised([values[:, place] for values in some], names)
+        if both and none:
+            odd, usual, said = both, none, ("many negative values", "none")
+            if len(odd) > len(usual):
+                odd, usual, said = none, both, ("no negative values", "many")
+            log.warning(
+                "%s: column %s has %s, and that of %s %s: are only some standardised, or scaled to "
+                "-1 to 1? Give all on one scale",
+                *(_named(odd), repr(columns[place]) if columns else place, said[0]),
+                *(_named(usual), said[1]),
+            )
     for place in (~signed).nonzero()[:, 0].tolist():
         spans = zip(*found[:, :, place].T.tolist(), names, strict=True)
         known: list[tuple[float, float, float, str]]
@@ -287,6 +299,25 @@ def warn_of_units(
                 *(three_digits(factor), how, _named([one[3] for one in rest])),
             )
             break
+
+
+def _standardised(shards: Sequence[Tensor], names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The clients whose values (n,) seem standardised, and those with far larger ones from 0 up.
+
+    Both are empty if a client has other values than these: clients may then differ by nature.
+    """
+    both: dict[str, float] = {}
+    none: dict[str, float] = {}
+    for values, name in zip(shards, names, strict=True):
+        known = values[values.isfinite()]
+        if len(known) < LEAST_ROWS:
+            continue
+        negative, size = float((known < 0).double().mean()), float(known.abs().median())
+        if negative and not (0.3 <= negative <= 0.7 and 0.2 <= size <= 2):
+            return [], []
+        (both if negative else none)[name] = size
+    apart = both and none and min(none.values()) >= FACTOR * max(both.values())
+    return (list(both), list(none)) if apart else ([], [])
 
 
 def _span(values: Tensor) -> Tensor:
