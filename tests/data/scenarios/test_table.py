@@ -436,6 +436,17 @@ def test_whole_numbers_of_which_gaps_made_floats_need_a_task(tmp_path: Path) -> 
     assert replace(table, task="regression").build(0, Sources.default()).num_classes is None
 
 
+def test_a_few_whole_numbers_that_one_site_writes_as_floats_need_a_task(tmp_path: Path) -> None:
+    for site, kind in (("north", int), ("south", float)):
+        table = pd.DataFrame({"x": np.arange(40.0), "y": (np.arange(40) % 2).astype(kind)})
+        table.to_csv(tmp_path / f"{site}.csv", index=False)
+    both = Table(path=str(tmp_path), target="y")
+    with pytest.raises(UsageError, match=r"written as 1\.0. is not clearly classes"):
+        build(both)
+    assert build(replace(both, task="classification")).num_classes == 2
+    assert build(replace(both, target="x")).num_classes is None
+
+
 @pytest.mark.parametrize("scale", [True, False])
 def test_numbers_beyond_single_precision_are_refused_by_row_and_column(
     scale: bool, tmp_path: Path

@@ -18,6 +18,9 @@ Task = Literal["auto", "classification", "regression"]
 MOST_CLASSES = 100
 """More whole numbers, or more texts most of which occur once, need a `task`."""
 
+FEW_NUMBERS = 10
+"""So few different whole numbers, some written as 1.0, may be classes, and need a `task`."""
+
 
 @dataclass(frozen=True)
 class Targets:
@@ -58,9 +61,15 @@ def targets_of(rows: TableRows, name: str, task: Task, kind: Kind | None) -> Tar
         return _labels(column.codes, np.array(column.words))
     numbers, missing = column.values, np.isnan(column.values)
     whole = column.whole or bool((numbers[~missing] % 1 == 0).all())
-    unclear = task == "auto" and whole and not column.whole and bool(missing.any())
+    gaps, few = bool(missing.any()), len(np.unique(numbers[~missing])) <= FEW_NUMBERS
+    unclear = task == "auto" and whole and not column.whole and (gaps or few)
     expected = 'clearly classes or numbers; write task = "classification" or "regression"'
-    check(not unclear, what, "a column of whole numbers with gaps", expected)
+    said = (
+        "a column of whole numbers with gaps"
+        if gaps
+        else "a column of whole numbers written as 1.0"
+    )
+    check(not unclear, what, said, expected)
     if task == "regression" or (task == "auto" and not column.whole):
         return Targets(numbers, None)
     if not whole:
