@@ -81,7 +81,8 @@ def test_each_clients_own_splits_are_kept() -> None:
     parts = [TensorDataset(X + n, Y) for n in range(3)]
     names = ("train", "test", "validation")
     by_name: dict[str, object] = dict(zip(names, parts, strict=True))
-    for entry, validated in ((by_name, True), ((parts[0], parts[1]), False)):
+    alike = dict(zip(("Training", "test", "val"), parts, strict=True))
+    for entry, validated in ((by_name, True), (alike, True), ((parts[0], parts[1]), False)):
         made = Federation.from_datasets({"a": entry, "b": entry})
         assert made.train.of(1)[0].tolist() == X.tolist()
         assert made.test.of(1)[0].tolist() == (X + 1).tolist()
@@ -96,6 +97,8 @@ def test_each_clients_own_splits_are_kept() -> None:
         UsageError, match=r"splits of a client: \['more'\] is not any of train, test"
     ):
         Federation.from_datasets({"a": by_name | {"more": parts[0]}})
+    with pytest.raises(UsageError, match="is not one for each of train, test, validation"):
+        Federation.from_datasets({"a": by_name | {"val": parts[0]}})
 
 
 @pytest.mark.parametrize("names", [["train", "test"], ["Test", "training", "val"]])

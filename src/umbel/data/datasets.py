@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from umbel.checks import UsageError, check
+from umbel.data.split_names import split_named
 from umbel.summary import few
 
 log = logging.getLogger(__name__)
@@ -48,10 +49,13 @@ def own_splits(clients: list[Any], names: Sequence[str]) -> dict[str, list[Any]]
 
 
 def _by_split(entry: object) -> dict[str, Any]:
-    if isinstance(entry, Mapping) and "train" in entry:
-        more = sorted(map(str, entry.keys() - {*SPLITS}))
+    if isinstance(entry, Mapping) and "train" in map(split_named, entry):
+        more = sorted(str(key) for key in entry if split_named(key) is None)
         check(not more, "splits of a client", more, f"any of {', '.join(SPLITS)}: leave them out")
-        return {what: entry[what] for what in SPLITS if what in entry}
+        named = {split_named(key): each for key, each in entry.items()}
+        expected = f"one for each of {', '.join(SPLITS)}"
+        check(len(named) == len(entry), "splits of a client", [*map(str, entry)], expected)
+        return {what: named[what] for what in SPLITS if what in named}
     if isinstance(entry, tuple | list) and len(entry) == 2 and all(map(_is_dataset, entry)):
         return dict(zip(("train", "test"), entry, strict=True))
     return {}

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from umbel.checks import UsageError, check, is_plain
 from umbel.data.dataframes import is_table
+from umbel.data.split_names import check_no_splits
 from umbel.summary import counted, few
-
-SPLIT = re.compile(r"(train|test|valid|val|dev|eval)(?![a-z])|(training|testing|validation)", re.I)
-"""The beginning of names that data sets give their splits, such as test_b."""
 
 
 def listed(
@@ -42,17 +39,6 @@ def listed(
     _check_different(names)
     check_no_splits(names)
     return entries, names
-
-
-def check_no_splits(names: Sequence[str]) -> None:
-    """Raise `UsageError` if these names are those of splits, and not of clients."""
-    training = [name.lower().startswith("train") for name in names]
-    if all(map(SPLIT.match, names)) and any(training) and not all(training):
-        raise UsageError(
-            f"train: {few(names)} are splits of one data set, and no clients: give an entry for "
-            "each client, and all clients' test examples as test=; in files, each client's as "
-            "x_test and y_test, or rows of a table with a column that says train or test"
-        )
 
 
 def _check_different(names: Sequence[str]) -> None:

@@ -192,9 +192,9 @@ def test_a_column_says_which_rows_are_for_what(tmp_path: Path) -> None:
     table["part"] = np.resize(["train", "validation", "test", "train"], ROWS)
     table["row"] = np.arange(ROWS)
     settings: dict[str, Any] = {"client": "site", "target": "outcome", "columns": ("row",)}
-    scenario = Table(
-        path=written(tmp_path, table), split="column", split_column="part", scale=False, **settings
-    )
+    in_other_words = table.replace({"part": {"train": "Train", "validation": "val"}})
+    settings |= {"path": written(tmp_path, in_other_words), "scale": False}
+    scenario = Table(split="column", split_column="part", **settings)
     federation = build(replace(scenario, validation_fraction=0.5))  # the column decides
     assert federation.validation is not None
     found = {
@@ -205,7 +205,7 @@ def test_a_column_says_which_rows_are_for_what(tmp_path: Path) -> None:
     for part, split in found.items():
         expected = table.loc[table["part"] == part, "row"]
         assert sorted(split.x.flatten().tolist()) == sorted(expected)
-    table.loc[7, "part"] = "Test"
+    table.loc[7, "part"] = "held out"
     written(tmp_path, table)
     with pytest.raises(UsageError, match="row 8, column 'part': is not train, validation or test"):
         build(scenario)

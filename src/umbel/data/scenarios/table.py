@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check, check_memory
 from umbel.data.federation import Federation
-from umbel.data.given import SPLIT, check_no_splits
 from umbel.data.scaling import Scale, federated, pooled
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
+from umbel.data.split_names import SPLIT, check_no_splits
 from umbel.data.splits import for_validation
 from umbel.data.tables.clients import Clients, clients_of, known_of, texts_of
 from umbel.data.tables.encoding import Column, Encoding, Target, columns_of

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check
+from umbel.data.split_names import split_named
 from umbel.data.tables.kinds import Numbers, Words
 from umbel.data.tables.missing import in_brackets
 from umbel.data.tables.reading import TableRows
@@ -69,8 +70,9 @@ def in_time(rows: TableRows, clients: Sequence[Places], columns: Sequence[Number
 
 
 def by_column(rows: TableRows, mine: Places, column: Words) -> Parts:
-    """A client's rows, divided by a column with the values train, validation and test."""
-    said = np.array([PARTS.index(w) if w in PARTS else -1 for w in (*column.words, "")])
+    """A client's rows, divided by a column with the values train, validation and test, or alike."""
+    named = map(split_named, (*column.words, ""))
+    said = np.array([-1 if part is None else PARTS.index(part) for part in named])
     found = said[column.codes[mine]]  # missing values get the last one
     if (found < 0).any():
         where = rows.at(int(mine[int((found < 0).argmax())]), column.name)
