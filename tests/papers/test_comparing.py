@@ -11,7 +11,7 @@ from umbel.algorithms import FedAvg
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.networks import MLP
 from umbel.papers.base import Cell, ColumnsPlot, Reproduction, RoundsPlot, number_of, slug
-from umbel.papers.comparing import Reversal, compared, has_order, order, reversals, summary
+from umbel.papers.comparing import Pair, compared, has_order, order, pairs, reversals, summary
 from umbel.papers.figures import charts
 from umbel.papers.findings import Findings
 from umbel.papers.page import tables
@@ -19,6 +19,7 @@ from umbel.papers.published import ANY, Published
 from umbel.papers.saved_results import CellResult, Made, SavedResults, curve
 from umbel.result.run import Experiment
 
+AGAINST = Pair("C = 8", "quick", "slow", kept=False)
 FEDAVG = Experiment(ROTATED_DIGITS, MLP(), FedAvg(), rounds=100)
 
 
@@ -78,7 +79,10 @@ def test_an_order_is_reversed_only_where_both_sides_are_clear() -> None:
     against = list(
         reversals(wanted, results({"good": (60.0, 60.0), "bad": (85.0, 85.0)}), "accuracy")
     )
-    assert against == [Reversal("C = 8", "good", "bad")]
+    assert against == [Pair("C = 8", "good", "bad", kept=False)]
+    assert [pair.kept for pair in pairs(wanted, unclear, "accuracy")] == [None]
+    as_printed = results({"good": (85.0, 85.0), "bad": (60.0, 60.0)})
+    assert [pair.kept for pair in pairs(wanted, as_printed, "accuracy")] == [True]
     assert summary(wanted, unclear) == "0 of 2 numbers within the spreads, 0 reversed"
 
 
@@ -99,7 +103,7 @@ def test_rounds_saved_are_not_shown_before_the_baseline_is_done() -> None:
 def test_fewer_rounds_come_first() -> None:
     wanted = reproduction({"quick": Published(1.0), "slow": Published(50.0)}, "optimal_round")
     ours = results({"quick": (90.0, 90.0), "slow": (2.0, 2.0)}, "optimal_round")
-    assert list(reversals(wanted, ours, "optimal_round")) == [Reversal("C = 8", "quick", "slow")]
+    assert list(reversals(wanted, ours, "optimal_round")) == [AGAINST]
 
 
 def test_a_difference_is_clear_that_is_more_than_its_own_deviation() -> None:
@@ -196,7 +200,7 @@ def test_a_number_of_rounds_is_a_lower_bound_where_some_seed_never_gets_there(
 def test_a_lower_bound_comes_first_only_in_what_is_known() -> None:
     wanted = reproduction({"quick": Published(1.0), "slow": Published(50.0)}, "pure_round")
     behind = results({"quick": (90.0, None), "slow": (20.0, 20.0)}, "pure_round")
-    assert list(reversals(wanted, behind, "pure_round")) == [Reversal("C = 8", "quick", "slow")]
+    assert list(reversals(wanted, behind, "pure_round")) == [AGAINST]
     before = results({"quick": (99.0,) * 3, "slow": (60.0, 60.0, None)}, "pure_round")
     assert not list(reversals(wanted, before, "pure_round"))
 

@@ -119,20 +119,21 @@ def _saved(
 
 
 @dataclass(frozen=True)
-class Reversal:
-    """Two rows that are clearly in one order in the paper, and clearly in the other in ours."""
+class Pair:
+    """Two rows of a column that both the paper and our results have."""
 
     column: str
     better: str  # the row that comes first in the paper
     worse: str
+    kept: bool | None  # whether it comes first here; None: too close to tell, in either
 
 
-def reversals(wanted: Reproduction, results: SavedResults, measure: str) -> Iterator[Reversal]:
-    """Pairs of rows in another order than in the paper, where both orders are clear.
+def pairs(wanted: Reproduction, results: SavedResults, measure: str) -> Iterator[Pair]:
+    """All pairs of rows, and whether they come in the paper's order.
 
-    Clearly: by more than the standard deviation of the difference, and than the last decimal that
-    is printed. A lower bound is not clearly below another number. What a single seed gives has no
-    deviation; the paper's stands for it.
+    Two rows are clearly apart by more than the standard deviation of the difference, and than the
+    last decimal that is printed. A lower bound is not clearly below another number. A single seed
+    has no deviation; the paper's stands for it.
     """
     sign = -1 if named(measure).lower_is_better else 1
     rows = [
@@ -151,9 +152,13 @@ def reversals(wanted: Reproduction, results: SavedResults, measure: str) -> Iter
         # How far a lower bound is from what lies above it is not known.
         known = not (one if ours < 0 else other).at_least
         clear = known and abs(theirs) > spread and abs(ours) > max(own, printed)
-        if clear and theirs * ours < 0:
-            better, worse = (one, other) if theirs * sign > 0 else (other, one)
-            yield Reversal(one.column, better.row, worse.row)
+        better, worse = (one, other) if theirs * sign > 0 else (other, one)
+        yield Pair(one.column, better.row, worse.row, theirs * ours > 0 if clear else None)
+
+
+def reversals(wanted: Reproduction, results: SavedResults, measure: str) -> Iterator[Pair]:
+    """Pairs of rows that are clearly in another order than in the paper."""
+    return (pair for pair in pairs(wanted, results, measure) if pair.kept is False)
 
 
 def order(wanted: Reproduction, results: SavedResults, measure: str, around: str = "") -> str:
@@ -167,9 +172,9 @@ def order(wanted: Reproduction, results: SavedResults, measure: str, around: str
     if not worse:
         return "wherever the paper's rows are clearly apart, ours are not reversed."
     columns = []
-    for column, pairs in worse.items():
+    for column, behind in worse.items():
         said = ", ".join(
-            f"{better} is before {joined_by_and(rows)}" for better, rows in pairs.items()
+            f"{better} is before {joined_by_and(rows)}" for better, rows in behind.items()
         )
         columns.append(f"{around}{column}{around}, {said}")
     return f"in the paper, but not here: {'; '.join(columns)}."

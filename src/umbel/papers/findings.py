@@ -32,6 +32,7 @@ class Findings:
     setting: str  # our setting at full size
     reduced: str = ""  # what the reduced size changes
     absent: str = ""  # why no result is saved, if there is none
+    cause: str = ""  # of the largest differences, in a few words
     remarks: str = ""  # differences from the paper, with reasons
     published: Mapping[tuple[str, str, str], Published] = field(default_factory=dict)
 
@@ -67,12 +68,31 @@ class Findings:
         return known.get((row, column, measure), known.get((row, ANY, measure)))
 
 
+@dataclass(frozen=True)
+class Paper:
+    """All findings about a paper."""
+
+    name: str  # of its folder
+    title: str
+    sections: tuple[Findings, ...]
+
+    @classmethod
+    def of(cls, folder: Path) -> Paper:
+        """What its `findings.md` says."""
+        title, *parts = (folder / "findings.md").read_text(encoding="utf-8").split("\n## ")
+        return cls(folder.name, title.strip().removeprefix("# "), tuple(map(Findings.of, parts)))
+
+
+@cache
+def papers() -> tuple[Paper, ...]:
+    """All papers, in their order."""
+    return tuple(map(Paper.of, PAPERS))
+
+
 @cache
 def findings() -> Mapping[str, Findings]:
     """All sections by name, in their order."""
-    texts = ((paper / "findings.md").read_text(encoding="utf-8") for paper in PAPERS)
-    sections = (Findings.of(part) for text in texts for part in text.split("\n## ")[1:])
-    return {section.name: section for section in sections}
+    return {section.name: section for paper in papers() for section in paper.sections}
 
 
 def kept_files(name: str) -> Iterator[Path]:

@@ -1,12 +1,13 @@
-"""A reproduction's results as tables: in the terminal, and on the page of fidelity with figures.
+"""A reproduction's results as tables: in the terminal, and on the pages of fidelity with figures.
 
-`python -m umbel.papers.page docs` writes `docs/fidelity.md` and `docs/figures/NAME.svg`.
+`python -m umbel.papers.page docs` writes `docs/fidelity.md`, which has a verdict on each table, a
+page for each paper in `docs/fidelity`, and `docs/figures/NAME.svg`.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -14,8 +15,9 @@ from rich.table import Table
 
 from umbel.papers.base import Reproduction
 from umbel.papers.catalogue import REPRODUCTIONS
-from umbel.papers.comparing import Compared, compared, has_order, order
+from umbel.papers.comparing import Compared, compared, has_order, order, pairs, reversals
 from umbel.papers.figures import charts
+from umbel.papers.findings import Paper, papers
 from umbel.papers.measures import title
 from umbel.papers.saved_results import SavedResults, kept
 from umbel.report.figures.to_matplotlib import draw
@@ -23,24 +25,42 @@ from umbel.summary import counted, duration
 
 HEAD = """# Fidelity
 
-What the papers print, beside what umbel finds. This page is written by
-`python -m umbel.papers.page docs` from the findings and kept results of each paper in
-`src/umbel/papers`; `umbel reproduce NAME` makes the results again. Times, here and in
-`umbel list papers`, are of rounds, without evaluation.
+A line for each table and figure of the papers that `umbel reproduce NAME` makes. This page and
+those of the papers are written by `python -m umbel.papers.page docs` from the findings and kept
+results in `src/umbel/papers`.
 
-Each cell gives our mean and population standard deviation over seeds, and below it *the paper's*.
-**✓**: the two lie within their spreads of each other, to half of the last decimal; otherwise the
-difference. "Or more" is a lower bound: in some seed the goal was not reached, which counts with all
-rounds; for rounds saved, the baseline did not reach it. It has no mark, and a difference only if
-the paper's number is below it by more than the spreads.
-"About" is what the paper says in words, or shows in a figure. A *reduced* result is of a smaller
-problem, so that only the order of its rows is to be compared with the paper's. Two rows are
-*reversed* if they come in another order than in the paper, by more than the standard deviation of
-their difference in both, and by more than the last decimal here; where we have one seed, the
-paper's deviation stands for ours.
+- **Size**: *full* is the paper's; *reduced* is a smaller problem, so that only the order of its
+  rows is to be compared with the paper's. "8 of 12" means that the other results are not made yet.
+- **Pairs**: two rows of one column, by all measures that the paper prints. They are *in order* or
+  *reversed* if they are apart, in the paper and here, by more than the standard deviation of their
+  difference and than the last decimal; otherwise they are *too close* to tell. For one seed, the
+  paper's deviation stands for ours.
+- **Largest difference**: our number minus the paper's, of those that do not lie within their
+  spreads of each other.
+- **Cause**: why the largest differences, or reversed pairs, are there.
 
-Commands below that name a folder such as `runs/reproduce-reduced/NAME-seed0` go on from a run of
-`umbel reproduce`, which makes that folder; `--only ROW` makes no more than the rows named.
+```{toctree}
+:hidden:
+
+PAGES
+```
+
+| table or figure | size | seeds | in order | reversed | too close | largest difference | cause |
+|---|---|---|---|---|---|---|---|
+"""
+
+READING = "[Fidelity](../fidelity.md) says how to read the tables.\n"
+
+LEGEND = """
+On the pages of the papers, each cell gives our mean and population standard deviation over seeds,
+and below it *the paper's*. ✓: the two lie within their spreads of each other, to half of the last
+decimal; otherwise the difference. "Or more" is a lower bound: in some seed the goal was not
+reached, which counts with all rounds; for rounds saved, the baseline did not reach it. "About" is
+what the paper says in words, or shows in a figure. Measures that the paper does not print are left
+out if it prints others; `umbel reproduce` shows them all. Times are of rounds, without evaluation.
+Commands there that name a folder such as `runs/reproduce-reduced/NAME-seed0` go on from a run of
+`umbel reproduce`, and "on the run" means `umbel run` with the `experiment.toml` of that folder and
+`--runs-dir` of another; `--only ROW` makes no more than the rows named.
 """
 
 
@@ -75,22 +95,49 @@ def _terminal_table(wanted: Reproduction, results: SavedResults, measure: str) -
     return table
 
 
-def page() -> str:
-    """The whole page."""
-    return "\n".join([HEAD, *_contents(), *_sections()])
+def pages() -> Mapping[str, str]:
+    """The page of verdicts and a page for each paper, by their path in the folder of documents."""
+    names = "\n".join(f"fidelity/{paper.name}" for paper in papers())
+    verdicts = [
+        _verdict(f"fidelity/{paper.name}.md#{said.name}", REPRODUCTIONS[said.name])
+        for paper in papers()
+        for said in paper.sections
+    ]
+    first = HEAD.replace("PAGES", names) + "".join(f"{row}\n" for rows in verdicts for row in rows)
+    return {"fidelity.md": first + LEGEND} | {
+        f"fidelity/{paper.name}.md": "\n".join([f"# {paper.title}\n", READING, *_sections(paper)])
+        for paper in papers()
+    }
 
 
-def _contents() -> Iterator[str]:
-    yield "| | what | kept results |"
-    yield "|---|---|---|"
-    for wanted in REPRODUCTIONS.values():
-        what = "; ".join(map(_kept_size, kept(wanted.name))) or "none"
-        yield f"| [{wanted.name}](#{wanted.name}) | {wanted.said.source} | {what} |"
-    yield ""
+def _verdict(link: str, wanted: Reproduction) -> Iterator[str]:
+    """A row of the table of verdicts for each result that is shown, or one if there is none."""
+    head = f"[{wanted.name}]({link})"
+    cause = wanted.said.cause
+    results = list(shown(wanted))
+    if not results:
+        yield f"| {head} | none kept | | | | | | {wanted.said.absent} |"
+    for each in results:
+        kept_orders = [pair.kept for name in wanted.measures for pair in pairs(wanted, each, name)]
+        counts = [str(kept_orders.count(kind)) for kind in (True, False, None)]
+        size = ", ".join(filter(None, [each.size, each.done_so_far]))
+        seeds = each.seeds_told.removesuffix(" seeds").removesuffix(" seed")
+        cells = [head, size, seeds, *counts, _largest_difference(wanted, each), cause]
+        yield f"| {' | '.join(cells)} |"
+        head, cause = "", ""
 
 
-def _kept_size(results: SavedResults) -> str:
-    return ", ".join(filter(None, [results.size, results.done_so_far, results.seeds_told]))
+def _largest_difference(wanted: Reproduction, results: SavedResults) -> str:
+    """The largest difference outside the spreads, of the first measure that has one."""
+    known = False
+    for measure in wanted.measures:
+        cells = [c for c in compared(wanted, results, measure) if c.within is not None]
+        known = known or bool(cells)
+        outside = [cell for cell in cells if not cell.within]
+        if outside:
+            worst = max(outside, key=lambda cell: abs(cell.difference or 0.0))
+            return f"{title(measure)}: {worst.verdict} ({worst.row}; {worst.column})"
+    return "all within" if known else "no number printed"
 
 
 def _part(results: SavedResults) -> str:
@@ -105,9 +152,9 @@ def shown(wanted: Reproduction) -> Iterator[SavedResults]:
             return
 
 
-def _sections() -> Iterator[str]:
-    for wanted in REPRODUCTIONS.values():
-        said = wanted.said
+def _sections(paper: Paper) -> Iterator[str]:
+    for said in paper.sections:
+        wanted = REPRODUCTIONS[said.name]
         yield f"## {said.name}\n"
         yield f"{said.source}. {said.title}.\n"
         yield f"*Setting.* {said.setting}\n"
@@ -131,16 +178,23 @@ def _result(wanted: Reproduction, results: SavedResults) -> Iterator[str]:
     )
     if results.missing:
         yield f"*At {results.size} size, so far:* {_part(results)}\n"
-    yield f"![{wanted.said.title}](figures/{_drawing(results)})\n"
-    for measure in _measured(wanted, results):
+    yield f"![{wanted.said.title}](../figures/{_drawing(results)})\n"
+    known = list(_measured(wanted, results))
+    printed = [name for name in known if _is_printed(wanted, results, name)]
+    for measure in printed or known:
         yield from _table(wanted, results, measure)
-        if has_order(wanted, results, measure):
+        if any(reversals(wanted, results, measure)):
             yield f"{title(measure)}: {order(wanted, results, measure, around='*')}\n"
 
 
 def _measured(wanted: Reproduction, results: SavedResults) -> Iterator[str]:
     """The measures of which there are results: some need a row that may not be finished."""
     return (measure for measure in wanted.measures if compared(wanted, results, measure))
+
+
+def _is_printed(wanted: Reproduction, results: SavedResults, measure: str) -> bool:
+    """Whether the paper has a number for some cell."""
+    return any(cell.published for cell in compared(wanted, results, measure))
 
 
 def _drawing(results: SavedResults) -> str:
@@ -165,17 +219,19 @@ def _cell(cell: Compared | None) -> str:
         return ""
     if cell.published is None:
         return cell.ours
-    verdict = "**✓**" if cell.within else cell.verdict
+    verdict = "✓" if cell.within else cell.verdict
     return f"{cell.ours}<br>*{cell.published}* {verdict}".strip()
 
 
 def write(folder: Path) -> None:
-    """The page and its figures. Raises `UsageError` without the plotting library."""
+    """The pages and their figures. Raises `UsageError` without the plotting library."""
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     for wanted in REPRODUCTIONS.values():
         for results in shown(wanted):
             draw(charts(wanted, results), folder / "figures" / _drawing(results))
-    (folder / "fidelity.md").write_text(page(), encoding="utf-8")
+    (folder / "fidelity").mkdir(exist_ok=True)
+    for name, text in pages().items():
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
