@@ -247,6 +247,16 @@ ORDINARY: dict[str, Ordinary] = {
         changed(lambda t: t.assign(site=np.where(t.index % 2, t["site"], t["site"].str.upper()))),
         warned="clients whose names differ only in capitals or blanks",
     ),
+    "classes in several spellings": Ordinary(
+        changed(lambda t: t.assign(outcome=t["outcome"].where(t["site"] != "west", "Stay "))),
+        warned="classes of 'outcome' that differ only in capitals or blanks are different ones: "
+        "'Stay ', 'stay'",
+    ),
+    "categories in several spellings": Ordinary(
+        changed(lambda t: t.assign(ward=t["ward"].where(t["age"] > 40, t["ward"].str.lower()))),
+        features=(*AGE, *(f"ward is {ward}" for ward in "ABCabc")),
+        warned="categories of 'ward' that differ only in capitals or blanks are different ones",
+    ),
     "amounts of money": Ordinary(
         changed(lambda t: t.assign(age=[f"${age}.00" for age in t["age"]])),
         refused="column 'age' seems to hold numbers with signs",

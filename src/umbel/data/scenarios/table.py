@@ -19,7 +19,13 @@ from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.data.split_names import SPLIT, check_no_splits
 from umbel.data.splits import for_validation
-from umbel.data.tables.clients import Clients, clients_of, known_of, texts_of
+from umbel.data.tables.clients import (
+    Clients,
+    clients_of,
+    known_of,
+    texts_of,
+    warn_of_spellings,
+)
 from umbel.data.tables.encoding import Column, Encoding, Target, columns_of
 from umbel.data.tables.features import Encoder, in_single
 from umbel.data.tables.kinds import ISO_DATE, Kind, Numbers, Words, are_codes, column_of, kind_of
@@ -132,6 +138,7 @@ class Table(Scenario):
         rows = read_rows(path, CsvFormat(self.separator, self.missing), wanted)
         check_no_splits([file.stem for file in rows.files])
         targets = targets_of(rows, self.target, self.task, self._kinds.get(self.target))
+        warn_of_spellings(rows, f"classes of {self.target!r} that", targets.classes or ())
         clients = clients_of(rows, self.client, self._usable(rows, targets))
         _warn_of_single_rows(rows, clients, self.client)
         owners = clients.owners(len(rows))
@@ -292,6 +299,7 @@ class Table(Scenario):
             expected = f"at most most_categories = {most}; {leave}, or name it in {kind}"
             where = f"{rows.files[0]}: column {column.name!r}"
             check(count <= most, where, f"{count:,} categories", expected)
+            warn_of_spellings(rows, f"categories of {column.name!r} that", column.words)
         columns_read: tuple[Numbers | Words, ...] = (*numbers, *categories)
         inputs = [column for column in columns_read if column.name not in self._named]
         if codes := [c.name for c in inputs if isinstance(c, Numbers) and are_codes(rows, c)]:

@@ -54,7 +54,7 @@ def clients_of(rows: TableRows, column: str | None, usable: NDArray[np.bool_]) -
         if blank[codes].any():
             fault = f"{rows.at(int(blank[codes].argmax()), column)}: names no client"
             raise UsageError(with_words(fault, rows, column, "a client's name"))
-        _warn_of_spellings(rows, names)
+        warn_of_spellings(rows, "clients whose names", names)
     order = sorted(range(len(names)), key=names.__getitem__)
     kept = np.flatnonzero(usable)
     by_client = kept[np.argsort(codes[kept], kind="stable")]
@@ -63,15 +63,17 @@ def clients_of(rows: TableRows, column: str | None, usable: NDArray[np.bool_]) -
     return Clients(tuple(names[c] for c in order), tuple(shards[c] for c in order))
 
 
-def _warn_of_spellings(rows: TableRows, names: Sequence[str]) -> None:
-    """Warn of clients whose names differ only in capitals and blanks: they may be one client."""
+def warn_of_spellings(rows: TableRows, what: str, words: Sequence[str]) -> None:
+    """Warn of words that differ only in capitals and blanks: they may mean one thing."""
     alike: dict[str, list[str]] = {}
-    for name in names:
-        alike.setdefault("".join(name.casefold().split()), []).append(name)
-    twice = [name for group in alike.values() if len(group) > 1 for name in group]
+    for word in words:
+        alike.setdefault("".join(word.casefold().split()), []).append(word)
+    twice = [word for group in alike.values() if len(group) > 1 for word in group]
     if twice:
-        what = "%s: clients whose names differ only in capitals or blanks are different clients: %s"
-        logger.warning(what, rows.files[0], listed(twice))
+        logger.warning(
+            "%s: %s differ only in capitals or blanks are different ones: %s",
+            *(rows.files[0], what, listed(twice)),
+        )
 
 
 def known_of(rows: TableRows, clients: Clients, columns: Sequence[str]) -> dict[str, list[str]]:
