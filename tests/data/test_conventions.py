@@ -122,6 +122,7 @@ def test_labels_numbered_from_1_by_some_are_a_warning(caplog: pytest.LogCaptureF
     Federation.from_arrays({"a": (images(), Y), "b": (images(), Y + 1), "c": (images(), Y)})
     said = "client b: labels go from 1 to 4, and those of clients a and c from 0 to 3"
     assert caplog.messages[0].startswith(said)
+    assert "; if some clients just lack a class, nothing is wrong" in caplog.messages[0]
 
 
 @pytest.mark.parametrize(
@@ -137,6 +138,7 @@ def test_labels_numbered_from_1_by_some_are_a_warning(caplog: pytest.LogCaptureF
         ],  # longitude, latitude
         [(RNG.normal([n, 50], [1, 9], (40, 2)), Y) for n in (0, 8, 40)],  # degrees
         [(images(), [0, 1] * 20), (images(), [1, 2] * 20), (images(), [0, 2] * 20)],
+        [(images(), np.full(40, n % 2)) for n in range(6)],
         [(np.rot90(images() * np.linspace(0, 1, 8), n, (2, 3)), Y) for n in range(4)],
         [(RNG.normal(n, 1 + n, (40, 6)), Y) for n in range(4)],
     ],

@@ -244,14 +244,15 @@ def warn_of_numbering(shards: Sequence[tuple[Tensor, Tensor]], names: Sequence[s
     top = max(high for _, high in ends.values())
     ones = [name for name, mine in ends.items() if mine == (1, top)]
     zeros = [name for name, mine in ends.items() if mine == (0, top - 1)]
-    if not ones or not zeros or len(ones) + len(zeros) < len(ends):
-        return
+    if top < 2 or not ones or not zeros or len(ones) + len(zeros) < len(ends):
+        return  # of two classes a client may well have one
     if any(4 * len({*held[name].tolist()}) < 3 * top for name in ends):
         return  # clients that hold few of the classes may lack the first or the last one
     odd, usual, start = (ones, zeros, 1) if len(ones) <= len(zeros) else (zeros, ones, 0)
     log.warning(
         "%s: labels go from %d to %d, and those of %s from %d to %d: if these are the same "
-        "classes, number them from 0 at all clients, as by y - 1",
+        "classes, number them from 0 at all clients, as by y - 1; if some clients just lack a "
+        "class, nothing is wrong",
         *(_named(odd), start, top - 1 + start, _named(usual), 1 - start, top - start),
     )
 
