@@ -56,6 +56,20 @@ def test_a_class_is_kept_by_the_line_that_the_message_gives(tmp_path: Path) -> N
     assert read(frame(outcome=OUTCOMES), tmp_path, missing=[""]).num_classes == 3
 
 
+def test_a_single_class_is_warned_of_with_what_was_read_as_missing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = frame(outcome=np.resize(["None", "mild"], ROWS))
+    assert read(table, tmp_path, drop_unlabelled=True).num_classes == 1
+    said = "t.csv: target 'outcome' has only one class, from which no model learns: 'None' in 30"
+    assert said in caplog.text
+    caplog.clear()
+    assert read(table, tmp_path, missing=[""]).num_classes == 2
+    assert not caplog.text
+    read(frame(outcome="mild"), tmp_path)
+    assert caplog.messages[0].endswith("has only one class, from which no model learns")
+
+
 def test_a_site_is_kept_by_the_line_that_the_message_gives(tmp_path: Path) -> None:
     said = refused(frame(site=SITES), tmp_path)
     assert said.startswith("row 1, column 'site': names no client: 'NA' in 20 rows is read as mis")

@@ -138,7 +138,7 @@ class Table(Scenario):
         rows = read_rows(path, CsvFormat(self.separator, self.missing), wanted)
         check_no_splits([file.stem for file in rows.files])
         targets = targets_of(rows, self.target, self.task, self._kinds.get(self.target))
-        warn_of_spellings(rows, f"classes of {self.target!r} that", targets.classes or ())
+        _warn_of_classes(rows, self.target, targets.classes or ())
         clients = clients_of(rows, self.client, self._usable(rows, targets))
         _warn_of_single_rows(rows, clients, self.client)
         owners = clients.owners(len(rows))
@@ -364,6 +364,14 @@ class Table(Scenario):
             form=form,
             unused=unused,
         )
+
+
+def _warn_of_classes(rows: TableRows, target: str, classes: Sequence[str]) -> None:
+    """Warn of classes that may be one, and of a single class."""
+    warn_of_spellings(rows, f"classes of {target!r} that", classes)
+    if len(classes) == 1:
+        fault = f"target {target!r} has only one class, from which no model learns"
+        logger.warning("%s: %s", rows.files[0], with_words(fault, rows, target, "a class"))
 
 
 def _warn_of_single_rows(rows: TableRows, clients: Clients, column: str | None) -> None:
