@@ -144,6 +144,13 @@ def test_links_lead_somewhere() -> None:
     assert [(p.name, link) for p, link in links if not (p.parent / link).exists()] == []
 
 
+def test_files_that_the_documents_name_are_there() -> None:
+    pages = [*PAGES, VERBS, ROOT / "CONTRIBUTING.md"]
+    files = set(re.findall(r"(?:src/umbel|tests|examples)/[\w/-]*\w(?:\.\w+)?", read(*pages)))
+    assert "src/umbel/flow.py" in files
+    assert sorted(file for file in files if not (ROOT / file).exists()) == []
+
+
 def test_every_setting_is_documented() -> None:
     text = read(*PAGES)
     examples = [block for page in PAGES for block in blocks(page, "toml")]
