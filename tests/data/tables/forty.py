@@ -257,6 +257,17 @@ ORDINARY: dict[str, Ordinary] = {
         features=(*AGE, *(f"ward is {ward}" for ward in "ABCabc")),
         warned="categories of 'ward' that differ only in capitals or blanks are different ones",
     ),
+    "yes and no at one site, 1 and 0 at others": Ordinary(
+        changed(
+            lambda t: t.assign(
+                outcome=(t["outcome"] == "stay")
+                .astype(int)
+                .where(t["site"] != "west", t["outcome"].replace({"stay": "yes", "home": "no"}))
+            )
+        ),
+        refused="row 3, column 'outcome': is a text, but most of this column are numbers; write it "
+        "as one of these, as other rows have it; if it is a class of its own, name .* categories$",
+    ),
     "amounts of money": Ordinary(
         changed(lambda t: t.assign(age=[f"${age}.00" for age in t["age"]])),
         refused="column 'age' seems to hold numbers with signs",

@@ -150,9 +150,11 @@ def whole_numbers(rows: TableRows, name: str) -> NDArray[Any]:
     return np.asarray(numbers.to_numpy(dtype=np.float64)).astype(np.int64)
 
 
-def kind_of(rows: TableRows, name: str) -> Kind:
+def kind_of(rows: TableRows, name: str, is_target: bool = False) -> Kind:
     """The kind of a column by its type, or by all its values. Raises as `column_of` does."""
     from pandas.api import types
+
+    settings = "categories" if is_target else "categories or leave_out"
 
     series = rows.columns[name]
     kind = series.dtype
@@ -168,9 +170,9 @@ def kind_of(rows: TableRows, name: str) -> Kind:
     first = values.iloc[0]
     if rows.typed:
         return _kind_of_objects(rows, name, first)
-    if _most(rows, name, "numbers", _as_numbers(values).notna()):
+    if _most(rows, name, "numbers", _as_numbers(values).notna(), is_target):
         return "number"
-    if _most(rows, name, "dates", _as_dates(values).notna()):
+    if _most(rows, name, "dates", _as_dates(values).notna(), is_target):
         return "date"
     for form, what, right in ELSEWHERE:
         alike = _matching(values, form)
@@ -179,10 +181,10 @@ def kind_of(rows: TableRows, name: str) -> Kind:
             alike |= _matching(values, PLAIN)
         if alike.mean() > MOST:
             said = f"column {name!r} seems to hold {what}: write them {right}"
-            raise UsageError(f"{rows.files[0]}: {said}, or name it in categories or leave_out")
+            raise UsageError(f"{rows.files[0]}: {said}, or name it in {settings}")
     if unit := _unit(values):
         said = f"column {name!r} seems to hold numbers of {unit!r}: write them without the unit"
-        raise UsageError(f"{rows.files[0]}: {said}, or name it in categories or leave_out")
+        raise UsageError(f"{rows.files[0]}: {said}, or name it in {settings}")
     return "category"
 
 
@@ -221,7 +223,7 @@ def _kind_of_objects(rows: TableRows, name: str, first: Any) -> Kind:
     raise UsageError(f"{rows.files[0]}: {said}; name it in leave_out")
 
 
-def _most(rows: TableRows, name: str, kind: str, fits: Any) -> bool:
+def _most(rows: TableRows, name: str, kind: str, fits: Any, is_target: bool) -> bool:
     """Whether all values are of a kind. Raises `UsageError` if only most of them are."""
     if bool(fits.all()):
         return True
@@ -236,8 +238,11 @@ def _most(rows: TableRows, name: str, kind: str, fits: Any) -> bool:
     elif NUMBER.fullmatch(text):
         how = "is it a number with a comma, as 1,250 is: write it without the comma"
     else:
-        how = "correct it"
-    how += ", or name the column in categories or leave_out"
+        how = "write it as one of these, as other rows have it" if is_target else "correct it"
+    if is_target:
+        how += "; if it is a class of its own, name the column in categories"
+    else:
+        how += ", or name the column in categories or leave_out"
     where = rows.at(row, name)
     raise UsageError(f"{where}: is a text, but most of this column are {kind}; {how}")
 

@@ -46,7 +46,7 @@ def targets_of(rows: TableRows, name: str, task: Task, kind: Kind | None) -> Tar
     Classes are numbered in the order of their names, or of their numbers. Raises `UsageError` if
     the column does not fit the task.
     """
-    named, kind = kind is not None, kind or kind_of(rows, name)
+    named, kind = kind is not None, kind or kind_of(rows, name, is_target=True)
     what = f"{rows.files[0]}: target {name!r}"
     if kind == "date":
         raise UsageError(
