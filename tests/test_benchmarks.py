@@ -24,7 +24,7 @@ from benchmarks import (
 )
 from benchmarks.measure import difference
 from benchmarks.products import KINDS, times_faster
-from benchmarks.report import markdown, precision_markdown, rounds_markdown
+from benchmarks.report import markdown, precision_markdown
 from benchmarks.rounds import measured, sizes
 from benchmarks.server import STEPS
 from benchmarks.stopwatch import PARTS
@@ -183,20 +183,6 @@ def test_methods_on_words_are_judged_by_perplexity_beside_one_model(tmp_path: Pa
     assert float(gain) == pytest.approx(means[0] - means[1], abs=0.011)
     low, high = (float(end) for end in interval.strip("()").split(" to "))
     assert low < float(gain) < high
-
-
-def test_the_page_shows_the_kept_rounds() -> None:
-    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    shown = page.split("<!-- rounds -->\n")[1].split("<!-- end of rounds -->")[0]
-    kept = json.loads((ROOT / "benchmarks" / "results" / "rounds.json").read_text())
-    assert shown == rounds_markdown(kept)
-
-
-def test_the_page_shows_the_kept_precisions() -> None:
-    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    shown = page.split("<!-- precision -->\n")[1].split("<!-- end of precision -->")[0]
-    kept = json.loads((ROOT / "benchmarks" / "results" / "precision.json").read_text())
-    assert shown == precision_markdown(kept)
 
 
 @pytest.mark.parametrize("kind", KINDS)
