@@ -28,8 +28,12 @@ FOLDERS_OF_A_RUN = ("models", "evidence", "checkpoint-parts")
 
 
 def files_in(folder: Path, *endings: str) -> list[Path]:
-    """The files of a folder with one of these endings, such as .csv or .CSV, in order."""
-    return sorted(file for file in folder.glob("*") if file.suffix.lower() in endings)
+    """The files of a folder with one of these endings, such as .csv or .CSV, in order.
+
+    Hidden ones are left out: macOS writes a file `._north.csv` beside `north.csv`.
+    """
+    shown = (file for file in folder.glob("*") if not file.name.startswith("."))
+    return sorted(file for file in shown if file.suffix.lower() in endings)
 
 
 def check_file(file: Path) -> None:

@@ -113,6 +113,7 @@ def test_an_index_that_pandas_wrote_is_no_column(tmp_path: Path) -> None:
 def test_a_folder_has_a_file_for_each_client(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text("x,y\n1,0\n2,1\n")
     (tmp_path / "a.csv").write_text("y,x\n1,5\n")
+    (tmp_path / "._a.csv").write_bytes(b"\0\5\x16\7 macOS writes such files")
     rows = read_rows(tmp_path, FORM, everything)
     assert rows.owners.tolist() == [0, 1, 1]
     x = column_of(rows, "x")
