@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import umbel
 from umbel.checks import UsageError
 from umbel.data.tables.kinds import Numbers, Words, column_of
 from umbel.data.tables.reading import CsvFormat, TableRows, holds_tables, read_rows
@@ -315,3 +316,15 @@ def test_endings_may_be_in_capitals(tmp_path: Path) -> None:
     assert len(read(tmp_path / "ONE.CSV", "age\n41\n")) == 1
     large = parquet(tmp_path / "T.PARQUET", {"age": [1, 2]})
     assert len(read_rows(large, FORM, everything)) == 2
+
+
+def test_a_file_of_a_folder_with_another_separator_is_to_be_saved_again(tmp_path: Path) -> None:
+    for name, separator in zip("abcd", ",,;,", strict=True):
+        rows = ["age,y", *(f"{n},{n % 2}" for n in range(20))]
+        (tmp_path / f"{name}.csv").write_text("\n".join(rows).replace(",", separator))
+    said = r"c\.csv: values .* by semicolons, unlike those of .*a\.csv: save it with commas$"
+    with pytest.raises(UsageError, match=said):
+        umbel.scenario("table", path=str(tmp_path), target="y")
+    (tmp_path / "c.csv").rename(tmp_path / "c")
+    with pytest.raises(UsageError, match=r"a\.csv: .* by commas: write separator = \",\""):
+        umbel.scenario("table", path=str(tmp_path), target="y", separator=";")

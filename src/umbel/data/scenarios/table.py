@@ -47,6 +47,7 @@ from umbel.data.tables.targets import Targets, Task, targets_of
 from umbel.data.tables.tokens import Tokens, tokens_of
 from umbel.data.tables.uses import Unused, doubtful, indexes, sentence
 from umbel.data.tables.wording import listed, to_write
+from umbel.files.reading import files_in
 from umbel.settings import whole_path
 from umbel.summary import FEW
 
@@ -179,7 +180,9 @@ class Table(Scenario):
         settings = ("client", "target", "time", "split_column", *lists)
         named = {setting: getattr(self, setting) for setting in settings}
         unknown = "client" if of_all and self.client is None else None
-        check_named(file, header, named, unknown, self.separator)
+        folder = [] if of_all else files_in(file.parent, ".csv")
+        others = [each for each in folder if each != file]
+        check_named(file, header, named, unknown, self.separator, others)
         features = self._features(header)
         check(bool(features), f"{file}: columns", list(header), "enough to predict from")
         return (*self._used(), *features)

@@ -16,18 +16,17 @@ FIRST = 30
 """Lines with values that are looked at."""
 
 
-def misread(file: Path, separator: str) -> str | None:
+def misread(file: Path, separator: str, others: Sequence[Path] = ()) -> str | None:
     """What to change so that the file's columns are found; None if all seems as it should be.
+
+    `others` are the other files of its folder.
 
     The separator of a table divides most of its lines into the same number of values, more than
     one; its header is the first such line without an empty value.
     """
-    tables = {each: _lines(file, each) for each in {separator: None, **SEPARATORS}}
-    tables = {each: lines for each, lines in tables.items() if lines}
-    if not tables:
+    found, lines = _divided(file, separator)
+    if not lines:
         return None
-    found = max(tables, key=lambda each: _regular(tables[each]))  # the given one, if all are alike
-    lines = tables[found]
     width = _width(lines)
     if width < 2:
         return None
@@ -35,12 +34,24 @@ def misread(file: Path, separator: str) -> str | None:
     advice = []
     if found != separator:
         apart = f"values seem to be separated by {SEPARATORS.get(found, repr(found))}"
-        advice.append(f"{apart}: {to_write('separator', found)}")
+        usual = [other for other in others if _divided(other, separator)[0] == separator]
+        if 2 * len(usual) > len(others):  # most are as the setting says
+            right = SEPARATORS.get(separator, repr(separator))
+            advice.append(f"{apart}, unlike those of {usual[0]}: save it with {right}")
+        else:
+            advice.append(f"{apart}: {to_write('separator', found)}")
     if above:
         names = ", ".join(map(repr, lines[above][:3]))
         what = "line" if above == 1 else f"{above} lines"
         advice.append(f"the names of columns seem to be {names}, ...: remove the {what} above them")
     return "; ".join(advice) or None
+
+
+def _divided(file: Path, separator: str) -> tuple[str, list[list[str]]]:
+    """The separator that a file seems to have, and its first lines by it."""
+    tables = {each: _lines(file, each) for each in {separator: None, **SEPARATORS}}
+    found = max(tables, key=lambda each: _regular(tables[each]))  # the given one, if all are alike
+    return found, tables[found]
 
 
 def _lines(file: Path, separator: str) -> list[list[str]]:
@@ -60,6 +71,8 @@ def _width(lines: Sequence[Sequence[str]]) -> int:
 
 def _regular(lines: Sequence[Sequence[str]]) -> tuple[float, bool]:
     """The share of lines of the usual width, if that is more than one value."""
+    if not lines:
+        return 0.0, False
     width = _width(lines)
     share = sum(len(line) == width for line in lines) / len(lines)
     return (share if width > 1 else 0.0), width > 1

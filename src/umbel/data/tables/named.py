@@ -25,11 +25,12 @@ def check_named(
     named: Mapping[str, Any],
     unknown: str | None,
     separator: str,
+    others: Sequence[Path] = (),
 ) -> None:
     """Raise `UsageError`, with the columns there are and what to write, for a lacking column.
 
     `named` are the names of columns by setting: one, several or None. `unknown` is a setting that
-    has to name a column and does not.
+    has to name a column and does not. `others` are the other files of a folder.
     """
     wrong, options = [], []
     for setting, value in named.items():
@@ -48,7 +49,7 @@ def check_named(
             options.append(plain if bare else to_set(setting, right[0] if one else right))
     if not wrong:
         return
-    if advice := misread(file, separator) if file.suffix.lower() == ".csv" else None:
+    if advice := misread(file, separator, others) if file.suffix.lower() == ".csv" else None:
         raise UsageError(f"{file}: {advice}")
     said = f"{file}: {'; '.join(wrong)}; columns: {listed(header)}"
     if unknown is not None:
