@@ -68,8 +68,6 @@ class Settings:
     scalars, literals, dataclasses, or tuples of these are checked.
     """
 
-    former: ClassVar[Mapping[str, str]] = {}
-    """Former names of settings and their present names; TOML files may use both."""
     may_be_infinite: ClassVar[frozenset[str]] = frozenset()
     """Names of the numbers that need not be finite; the class checks them itself."""
     path_settings: ClassVar[frozenset[str]] = frozenset()
@@ -80,9 +78,8 @@ class Settings:
         kind: Any = cls
         known: Any = _parameters(kind)
         for name in () if known is None else sorted(named.keys() - set(known)):
-            present = cls.former.get(name)
             values = {**dict(zip(known, given, strict=False)), **named}
-            hint = f"it is {present} now" if present else what_to_write(cls, name, values)
+            hint = what_to_write(cls, name, values)
             raise UsageError(f"{cls.__name__}: {name}: unknown; {hint}")
         if given and all(f.kw_only for f in fields(kind) if f.init):
             names = ", ".join(f"{name}=..." for name in known)

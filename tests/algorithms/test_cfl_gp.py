@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors import safe_open
 from torch import Tensor
 
 from tests.federations import answered, blobs, context, mlp, requested, setup
-from umbel.algorithms import CFLGP, Restarts
+from umbel.algorithms import CFLGP
 from umbel.algorithms.cfl_gp import CFLGPState
 from umbel.checks import UsageError
 from umbel.client.net import Net
@@ -22,15 +20,12 @@ from umbel.client.work import Feature, Gradient, LocalTraining, Quantised
 from umbel.data.federation import Federation
 from umbel.engines.replies.faults import Faults
 from umbel.engines.replies.validation import Limits
-from umbel.files.seals import KEY
 from umbel.flow import Engine, Replies, Request
 from umbel.folder import checkpoint
-from umbel.folder.tensor_files import write
 from umbel.result.run import Run
 from umbel.server import gram_matrix as kept_products
 from umbel.server.aggregation import Averaging
 from umbel.server.gram_matrix import products_of
-from umbel.testing import assert_same_state
 
 
 def state(**changes: Any) -> CFLGPState:
@@ -461,27 +456,6 @@ def test_who_does_not_answer_keeps_its_feature() -> None:
     torch.testing.assert_close(after.features[0][[1, 3]], feature[[1, 3]] + 0.5)
     assert after.features[1] is before.features[1]
     assert torch.equal(after.products, products_of(after.features))
-
-
-@pytest.mark.parametrize("wrapped", [False, True])
-def test_a_checkpoint_of_an_earlier_version_goes_on(wrapped: bool, tmp_path: Path) -> None:
-    method = Restarts(CFLGP(2), 2, keep="most-balanced") if wrapped else CFLGP(2)
-    run = Run(method, blobs(), mlp())
-    (first, _), (second, _) = run.rounds(2)
-    file, template = tmp_path / "checkpoint.safetensors", run.start(2)
-    checkpoint.save(file, first, 1)
-    with safe_open(file, framework="pt") as opened:
-        header = opened.metadata()
-        tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-    for name in [name for name in tensors if name.endswith("features.0")]:
-        whole = name.removesuffix(".0")
-        tensors[whole] = torch.stack([tensors.pop(f"{whole}.{k}") for k in range(2)], dim=1)
-        del tensors[whole.replace("features", "products")]
-    write(file, tensors, {n: v for n, v in json.loads(header["umbel"]).items() if n != KEY})
-    restored, number = checkpoint.load(file, template)
-    assert_same_state(restored, first)
-    ((again, _),) = run.rounds(2, restored, number)
-    assert_same_state(again, second)
 
 
 def test_a_client_whose_features_are_far_too_large_gets_no_cluster_to_itself() -> None:

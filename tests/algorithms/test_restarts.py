@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor
 
-from tests.federations import answered, blobs, context, mlp, requested, setup
+from tests.federations import answered, context, requested, setup
 from umbel.algorithms import CFLGP, FLACC, IFCA, FedAvg, FedEM, Joint, Restarts, Sharing
 from umbel.algorithms.base import Algorithm, State
 from umbel.algorithms.ifca import IFCAState
@@ -21,8 +17,6 @@ from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
 from umbel.experiment.toml_file import plain, structured
 from umbel.flow import Replies
-from umbel.folder import checkpoint
-from umbel.result.run import Run
 
 LOCAL = LocalTraining(epochs=1, batch_size=8)
 
@@ -162,8 +156,6 @@ def test_experiments_say_it_among_the_settings_of_the_method() -> None:
     for key, value in {"restarts": 0, "trial_rounds": 0, "keep": "some"}.items():
         with pytest.raises(UsageError, match=f"{key}: {value!r} is not"):
             structured({"name": "ifca", "restarts": 2, key: value}, Algorithm)
-    with pytest.raises(UsageError, match=r"it is Restarts\(IFCA\(\.\.\.\), restarts="):
-        IFCA(restarts=3)  # type: ignore[call-arg]
 
 
 @dataclass(frozen=True)
@@ -192,52 +184,3 @@ def test_a_setting_of_the_same_name_as_one_of_a_wrapper_takes_no_other_ones_plac
         Restarts(Shares(), keep="most-balanced")
     with pytest.raises(UsageError, match=r"^keep: a setting of Keeps"):
         Restarts(Sharing(Keeps(), kept=("1.*",)), keep="most-balanced")
-
-
-def as_before(file: Path, rivals: int) -> None:
-    """Write a checkpoint of IFCA as versions did in which it held a row a restart."""
-    tensors = load_file(file)
-    if rivals > 1:
-        stacked: dict[str, Tensor] = {
-            name: torch.stack([tensors[f"rivals.{n}.{name}"] for n in range(rivals)])
-            for name in ("choices", "losses")
-        }
-    else:
-        stacked = {name: tensors[name][None] for name in ("choices", "losses")}
-    former = {"models": tensors["models"], "labels": tensors["labels"], **stacked}
-    header = {
-        "format": checkpoint.FORMAT,
-        "kind": "IFCAState",
-        "next_round": 2,
-        "numbers": {},
-        "checksum": checkpoint._checksum(former),
-    }
-    save_file(former, file, {"umbel": json.dumps(header)})
-
-
-@pytest.mark.parametrize(("trial_rounds", "rivals"), [(4, 3), (1, 1)])
-def test_what_earlier_versions_wrote_is_resumed(
-    trial_rounds: int, rivals: int, tmp_path: Path
-) -> None:
-    algorithm = Restarts(IFCA(2, LOCAL), restarts=3, trial_rounds=trial_rounds)
-    run, file = Run(algorithm, blobs(), mlp(), seed=5), tmp_path / "checkpoint.safetensors"
-    whole = [state for state, _ in run.rounds(6)]
-    checkpoint.save(file, whole[1], 2)
-    as_before(file, rivals)
-    state, first = checkpoint.load(file, run.start(6))
-    assert first == 2
-    assert len(state.models) == 2 * rivals
-    *_, (last, _) = run.rounds(6, state, first)
-    torch.testing.assert_close(last.models, whole[-1].models, rtol=0, atol=0)
-    assert last.labels.tolist() == whole[-1].labels.tolist()
-
-
-def test_ifca_alone_as_earlier_versions_wrote_it_is_resumed(tmp_path: Path) -> None:
-    run, file = Run(IFCA(2, LOCAL), blobs(), mlp()), tmp_path / "checkpoint.safetensors"
-    (state, _), *_ = run.rounds(2)
-    checkpoint.save(file, state, 2)
-    as_before(file, 1)
-    found, _ = checkpoint.load(file, run.start(2))
-    for name, value in vars(state).items():
-        torch.testing.assert_close(getattr(found, name), value, rtol=0, atol=0, equal_nan=True)
-    assert replace(found) is not state

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors import safe_open
 
 from tests.shell import SMALL, Shell
 from umbel import UsageError, load
-from umbel.files.seals import KEY
 from umbel.folder.run_folder import RunFolder
-from umbel.folder.tensor_files import tensors_in, write
 
 MINE = """
 from dataclasses import dataclass
@@ -185,26 +181,6 @@ def test_models_need_only_the_module_of_their_network(elsewhere: Shell) -> None:
     elsewhere.monkeypatch.delitem(sys.modules, "networks_of_tests")
     with pytest.raises(UsageError, match=r"experiment\.toml: model\.name: 'networks_of_tests:"):
         load("runs/own-seed0").model(0)
-
-
-def test_the_method_is_imported_where_a_folder_does_not_say_what_clients_use(
-    elsewhere: Shell,
-) -> None:
-    result = load("runs/own-seed0")
-    for cluster in range(result.num_clusters):
-        file = result.folder.models.file(cluster)
-        with safe_open(file, "pt") as opened:
-            header = json.loads(opened.metadata()["umbel"])
-            tensors = tensors_in(opened)
-        header.pop("clients_use")
-        write(file, tensors, {name: value for name, value in header.items() if name != KEY})
-    Path("method_of_tests.py").write_text(PARTS["method_of_tests"])
-    export = ["export", "runs/own-seed0", "--to", "torch"]
-    said = "'networks_of_tests:Narrow', 'method_of_tests:PlainIFCA'"
-    assert said in elsewhere.refused(*export, "--client", "0", "--no-import")
-    assert "method" not in elsewhere.refused(*export, "--cluster", "0", "--no-import")
-    _, errors = elsewhere(*export, "--client", "0")
-    assert errors.splitlines() == [f"imports {said}"]
 
 
 def test_estimates_need_network_and_method_but_not_the_scenario(elsewhere: Shell) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,8 +14,6 @@ from umbel.algorithms import IFCA
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.data.scenarios import ROTATED_DIGITS
-from umbel.data.tables.encoding import Encoding
-from umbel.files.seals import json_text
 from umbel.flower import Settings, serve
 from umbel.flower.client_owners import Owners
 from umbel.folder.run_folder import RunFolder
@@ -57,20 +53,3 @@ def test_sites_may_keep_the_tokenizer_in_folders_of_their_own(tmp_path: Path) ->
     assert len(result.assign(table(tmp_path, "east", copy)).clusters) == 2
     with pytest.raises(umbel.UsageError, match="the classes or the tokenizer are not those"):
         result.assign(west)
-
-
-def test_a_run_that_an_earlier_version_began_goes_on(tmp_path: Path) -> None:
-    tiny = encoder(tmp_path / "tiny")
-    north = table(tmp_path, "north", tiny)
-    run = served(tmp_path, tiny, north, clients=2)
-    file = run.file("clients.json")
-    roll = json.loads(file.read_text())
-    assert isinstance(north.encoding, Encoding)
-    # Earlier versions told a tokenizer by its path.
-    roll["inputs"] = replace(north.encoding, tokenizer_digest=None).meaning
-    del roll["seal"]
-    file.write_text(json_text(roll))
-    run.file("clusters.csv").unlink()
-    again = served(tmp_path, tiny, north, clients=2)
-    assert len(again.clients()) == 2
-    assert len(umbel.load(again.path).assign(north).clusters) == 2

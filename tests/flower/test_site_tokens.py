@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from flwr.app import RecordDict
 
 import umbel
 from tests.algorithms.test_contract import LOCAL
-from tests.flower.attacks import NO_LARGEST_INPUT, Attack, with_config
+from tests.flower.attacks import NO_LARGEST_INPUT, Attack
 from tests.flower.small import SMALL, site
 from tests.flower.test_hostile import hostile
 from umbel.algorithms import FedAvg
@@ -54,17 +53,6 @@ def test_models_that_read_tokens_are_exported(tmp_path: Path) -> None:
     roll = Roll.read(result.folder.file(ROLL))
     assert roll.largest_input == 4
     assert roll.federation().train.x.dtype == torch.int64
-
-
-def test_sites_of_an_earlier_version_and_those_that_lie_do_not_hinder_an_export(
-    tmp_path: Path,
-) -> None:
-    def lies(content: RecordDict) -> RecordDict:
-        return with_config(content, "site", largest_input=2**31)
-
-    result = finished(tmp_path, {2: lies, 3: NO_LARGEST_INPUT})
-    assert result.made_for[0].largest == 5
-    assert result.export("safetensors").largest_difference < 1e-5
 
 
 def test_a_model_whose_sites_do_not_tell_the_type_of_inputs_is_not_compared(tmp_path: Path) -> None:

@@ -347,13 +347,6 @@ def test_a_node_without_planted_groups_is_left_out_of_a_run_that_needs_them(
     assert refused == {"node 2": "left out: it tells no planted groups, which the method needs"}
 
 
-def test_a_roll_without_validation_is_as_earlier_versions_wrote_it(tmp_path: Path) -> None:
-    grid = grid_of(SMALL, tmp_path / "site")
-    served = serve(grid, SMALL, Settings(8, runs_dir=str(tmp_path)))
-    assert "validation" not in served.file("clients.json").read_text()
-    assert Roll.read(served.file("clients.json")).federation().validation is None
-
-
 def test_clients_tune_their_models_at_their_nodes_as_in_one_process(tmp_path: Path) -> None:
     personal = Personal(epochs=(1, 3), batch_size=10, validation_fraction=0.25)
     experiment = replace(SMALL, algorithm=FedAvg(LOCAL), personal=personal)

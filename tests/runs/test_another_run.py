@@ -22,8 +22,6 @@ from umbel.data.sources import Sources
 from umbel.engines import EngineSettings
 from umbel.experiment import toml_file as config
 from umbel.experiment.differences import check_same
-from umbel.experiment.made_in_python import OwnModule
-from umbel.experiment.python_run import described, differences
 from umbel.folder.run_folder import RunFolder
 from umbel.networks import Model
 
@@ -262,15 +260,6 @@ def test_an_objective_may_refuse_some_of_the_made_up_outputs(tmp_path: Path) -> 
     fitting_probabilities(1).save(tmp_path / "mine", 1)
     with pytest.raises(UsageError, match="the objective's losses gives other values"):
         fitting_probabilities(2).save(tmp_path / "mine", 1)
-
-
-def test_a_folder_from_before_objectives_were_compared_goes_on() -> None:
-    run = fitting(weighted(1))
-    here = described(run, "mine", 2, 1)
-    assert isinstance(here.model, OwnModule)
-    assert all(here.model.gives)
-    before = replace(here, model=replace(here.model, gives=OwnModule.gives))
-    assert list(differences(before, here, run.net)) == []
 
 
 def test_a_run_goes_on_with_another_number_of_workers(tmp_path: Path) -> None:

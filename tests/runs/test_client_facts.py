@@ -43,15 +43,6 @@ def test_a_run_without_attributes_is_the_same_but_for_that_file(tmp_path: Path) 
     assert plain.file("clients.csv").read_text().splitlines()[:2] == ["client,test_examples", "0,8"]
 
 
-def test_a_run_of_an_earlier_version_has_no_such_file_and_reads_as_before(tmp_path: Path) -> None:
-    folder = saved(blobs(), tmp_path / "run").folder
-    for name in ("clients.csv", "clients.seal"):
-        folder.file(name).unlink()
-    assert [client.test_examples for client in folder.clients()] == [None] * 8
-    (row, *_) = results(tmp_path / "run").runs
-    assert row["worst_tenth"] is not None
-
-
 @pytest.mark.parametrize("text", ["client,other\n0,8\n", "client,test_examples\n0,8\n", "\x00"])
 def test_a_file_of_other_clients_is_refused(text: str, tmp_path: Path) -> None:
     folder = saved(blobs(), tmp_path / "run").folder

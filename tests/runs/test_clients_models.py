@@ -119,30 +119,6 @@ def test_saving_many_models_goes_through_whole_numbers_once(tmp_path: Path) -> N
     assert maxima.count == 1
 
 
-def test_of_folders_before_clients_models_were_kept_the_rest_can_be_used(tmp_path: Path) -> None:
-    import json
-
-    from safetensors.torch import load_file, save_file
-
-    for algorithm, known in [(PFedMe(), False), (FLACC(LOCAL, n_sep=2), True)]:
-        path = tmp_path / type(algorithm).__name__
-        result = make_run(algorithm=algorithm).save(path, 2)
-        (path / "models" / "clients.safetensors").unlink(missing_ok=True)
-        for file in (path / "models").iterdir():
-            old = {"input_shape": [6], "num_outputs": 3, "num_classes": 3, "label": 0}
-            save_file(load_file(file), file, {"umbel": json.dumps(old)})
-        result = umbel.load(path)
-        assert result.model(0)(torch.zeros(1, 6)).shape == (1, 3)
-        if known:
-            assert result.model_for("0")(torch.zeros(1, 6)).shape == (1, 3)
-        else:
-            with pytest.raises(UsageError, match=r"without clients' .*; remove clusters.csv"):
-                result.model_for("0")
-            (path / "clusters.csv").unlink()
-            umbel.resume(path, make_run(algorithm=algorithm))
-            assert umbel.load(path).model_for("0")(torch.zeros(1, 6)).shape == (1, 3)
-
-
 def test_results_are_not_to_be_removed_where_only_the_net_is_not_known(tmp_path: Path) -> None:
     make_run(net=umbel.Net(lambda: build())).save(tmp_path / "mine", 1)
     result = umbel.load(tmp_path / "mine")

@@ -14,9 +14,7 @@ from umbel.algorithms import (
     ALGORITHMS,
     FLACC,
     IFCA,
-    LCFL,
     FedAvg,
-    FedEM,
     Restarts,
     Sharing,
 )
@@ -359,51 +357,6 @@ def test_epochs_of_a_method_of_ones_own_leave_its_steps_alone(file: Path, tmp_pa
         settings = ["algorithm.name=stepwise_of_tests:Stepwise", "algorithm.steps=50"]
         found: Any = read(file, [*settings, "algorithm.epochs=3"]).algorithm
     assert (found.steps, found.epochs) == (50, 3)
-
-
-def test_former_names_are_read_as_the_present_ones(file: Path, tmp_path: Path) -> None:
-    formerly = {
-        "lcfl": ("clusterer", {"name": "k-medoids", "num_clusters": 4}),
-        "fedem": ("num_components", 4),
-    }
-    for name, (key, value) in formerly.items():
-        algorithm = structured({"name": name, key: value}, Algorithm)
-        assert algorithm == structured({"name": name, "num_clusters": 4}, Algorithm)
-        assert plain(algorithm)["num_clusters"] == 4
-        written = replace(read(file), algorithm=algorithm)
-        copy = tmp_path / "copy.toml"
-        copy.write_text(write(written))
-        assert read(copy) == written
-    with pytest.raises(UsageError, match="num_components: 4 is not allowed beside num_clusters"):
-        structured({"name": "fedem", "num_components": 4, "num_clusters": 3}, Algorithm)
-
-
-def test_former_names_are_read_beside_restarts() -> None:
-    restarts = {"restarts": 2, "keep": "most-balanced"}
-    formerly = structured({"name": "fedem", "num_components": 4, **restarts}, Algorithm)
-    assert formerly == structured({"name": "fedem", "num_clusters": 4, **restarts}, Algorithm)
-
-
-@pytest.mark.parametrize(
-    ("name", "former"), [("lcfl", "clusterer.num_clusters"), ("fedem", "num_components")]
-)
-def test_a_later_setting_wins_by_its_former_or_its_present_name(
-    name: str, former: str, file: Path
-) -> None:
-    def number(*settings: str) -> int | None:
-        algorithm = read(file, [f"algorithm.{setting}" for setting in settings]).algorithm
-        assert isinstance(algorithm, LCFL | FedEM)
-        return algorithm.num_clusters
-
-    clusterer = ["clusterer.name=k-medoids"] if name == "lcfl" else []
-    text = BASE.replace('"ifca"\nnum_clusters = 3', f'"{name}"')
-    file.write_text(text)
-    assert number(*clusterer, f"{former}=4", "num_clusters=6") == 6
-    assert number(*clusterer, "num_clusters=6", f"{former}=4") == 4
-    assert number(*clusterer, f"{former}=4") == 4
-    file.write_text(text.replace(f'"{name}"', f'"{name}"\nnum_clusters = 3'))
-    assert number(*clusterer, f"{former}=5") == 5
-    assert number("num_clusters=5") == 5
 
 
 def test_what_can_not_run_is_refused_when_it_is_read(file: Path) -> None:

@@ -78,15 +78,6 @@ def test_tables_have_what_a_run_cost_each_client(tmp_path: Path) -> None:
     assert row["loss_evaluations"] == pytest.approx(3 * 2 * EXAMPLES / len(SIZES))
 
 
-def test_records_of_earlier_versions_tell_no_such_cost() -> None:
-    (record,) = records_of(FedAvg(local=LOCAL), 1)
-    names = ("gradient_evaluations", "loss_evaluations", "clustering_seconds")
-    line = record.to_json()
-    for name in names:
-        line = line.replace(f'"{name}": {getattr(record, name)}, ', "")
-    assert [getattr(umbel.Record.from_json(line), name) for name in names] == [None, None, None]
-
-
 def test_a_block_within_another_counts_once() -> None:
     watch = Stopwatch()
     with watch:

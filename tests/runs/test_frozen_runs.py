@@ -21,7 +21,6 @@ from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
-from umbel.experiment.made_in_python import FROZEN_WITHIN
 from umbel.experiment.toml_file import write
 from umbel.folder import checkpoint
 from umbel.folder.execution import execute
@@ -123,30 +122,6 @@ def test_a_backbone_of_another_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=said):
         load(tmp_path / "run").model(0)
     with pytest.raises(UsageError, match="frozen values of the network: changed"):
-        umbel.resume(tmp_path / "run", rounds=4)
-
-
-def test_a_run_of_frozen_parameters_of_an_earlier_version_is_refused_with_the_reason(
-    tmp_path: Path,
-) -> None:
-    net = net_of()
-    for _ in run_of(net).rounds(4, folder=tmp_path / "run"):
-        break
-    of_an_earlier_version(tmp_path / "run", net)
-    with pytest.raises(UsageError, match=FROZEN_WITHIN):
-        umbel.resume(tmp_path / "run", run_of(net))
-
-
-def test_a_run_of_a_file_of_an_earlier_version_is_refused_with_the_reason(tmp_path: Path) -> None:
-    begun = experiment(tmp_path)
-    run = begun.open(Sources.default())
-    folder = RunFolder.create(tmp_path / "run", replace(begun, rounds=1))
-    list(execute(folder, Sources.default()))
-    file = tmp_path / "run" / "checkpoint.safetensors"
-    state, done = checkpoint.load(file, run.start(2))
-    models = torch.cat([state.models, torch.zeros(1, run.net.num_frozen)], dim=1)
-    checkpoint.save(file, replace(state, models=models), done, {})
-    with pytest.raises(UsageError, match=FROZEN_WITHIN):
         umbel.resume(tmp_path / "run", rounds=4)
 
 

@@ -60,7 +60,7 @@ def test_nothing_is_told_where_nothing_that_holds_is_lost(file: Path, settings: 
     assert not told(file, *settings)
 
 
-def test_settings_of_any_method_and_former_names_are_understood(file: Path) -> None:
+def test_settings_of_any_method_are_understood(file: Path) -> None:
     restarts = ["algorithm.restarts=3", "algorithm.keep=most-balanced"]
     (line,) = told(file, "algorithm.name=lcfl", *restarts)
     assert "algorithm.num_clusters, algorithm.local.lr, algorithm.local.batch_size" in line
@@ -70,7 +70,6 @@ def test_settings_of_any_method_and_former_names_are_understood(file: Path) -> N
     file.write_text(FILE)
     local = ["algorithm.local.lr=0.1", "algorithm.local.batch_size=5"]
     assert not told(file, "algorithm.name=fedem", "algorithm.num_clusters=4", *local)
-    assert not told(file, "algorithm.name=fedem", "algorithm.num_components=4", *local)
 
 
 def test_epochs_take_the_place_of_steps(file: Path) -> None:

@@ -31,8 +31,6 @@ from tests.shell import Shell
 from umbel import FLACC, FedAvg, Run, RunFolder, UsageError
 from umbel.algorithms import Restarts, Sharing
 from umbel.algorithms.base import Algorithm, State
-from umbel.algorithms.restarts import RestartsState
-from umbel.algorithms.sharing import SharingState
 from umbel.engines import Sequential
 from umbel.run.start import unsaid
 
@@ -135,24 +133,6 @@ def as_formerly(folder: RunFolder, wrapped: Mapping[str, Any], state: State) -> 
     table["algorithm"] |= wrapped
     folder.file("experiment.toml").write_text(tomli_w.dumps(table))
     folder.save(state, 2, {})
-
-
-@pytest.mark.parametrize("own", [False, True])
-def test_a_run_of_an_idle_wrapper_of_an_earlier_version_goes_on(own: bool, tmp_path: Path) -> None:
-    run = make_run(algorithm=Mine(LOCAL, n_sep=2) if own else FLACC(LOCAL, n_sep=2))
-    whole = run.save(tmp_path / "mine", 4)
-    restarts = {"restarts": 1, "trial_rounds": 10, "keep": "most-balanced"}
-    sharing: dict[str, Any] = {"share": "both", "kept": []}
-    for number, wrapped in enumerate((restarts, sharing, restarts | sharing)):
-        folder = RunFolder(tmp_path / f"{number}" / "mine")
-        state: State = list(islice(run.rounds(4, folder=folder.path), 2))[-1][0]
-        if "share" in wrapped:
-            kept = state.models.new_zeros(len(state.labels), 0)
-            state = SharingState(state.models, state.labels, (state,), kept)
-        if "keep" in wrapped:
-            state = RestartsState(state.models, state.labels, (state,))
-        as_formerly(folder, wrapped, state)
-        assert untimed(run.save(folder.path, 4).folder) == untimed(whole.folder)
 
 
 def test_loaded_models_give_what_the_records_say(whole: umbel.Result) -> None:

@@ -42,8 +42,6 @@ class FedEM(Algorithm[FedEMState]):
 
     only_trains: ClassVar[None] = None
 
-    former: ClassVar[Mapping[str, str]] = {"num_components": "num_clusters"}
-
     mixes: ClassVar[bool] = True
 
     num_clusters: int = 3  #: K, the components

@@ -52,10 +52,6 @@ class IFCA(Algorithm[IFCAState]):
 
     only_trains: ClassVar[None] = None
 
-    former: ClassVar[Mapping[str, str]] = {
-        key: f"Restarts(IFCA(...), {key}=...)" for key in ("restarts", "trial_rounds", "keep")
-    }
-
     num_clusters: int = 2  #: K
     local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
     averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged

@@ -86,7 +86,6 @@ class LCFL(Algorithm[LCFLState]):
 
     only_trains: ClassVar[Mapping[str, tuple[str, ...]]] = {"metric": ("parameters", "update")}
     one_start: ClassVar[Mapping[str, tuple[str, ...]]] = {"start": ("common",)}
-    former: ClassVar[Mapping[str, str]] = {"clusterer.num_clusters": "num_clusters"}
 
     #: how clients train
     local: LocalTraining = field(default_factory=lambda: LocalTraining(lr_decay=0.99))

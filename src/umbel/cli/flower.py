@@ -35,9 +35,10 @@ def spent(experiment: Path, folder: Path) -> None:
     asked, kept = read(experiment, looking=True).privacy, read_ledger(folder)
     expected = "a folder with the ledger of a node that released updates"
     check(bool(kept.entries), "folder", str(folder), expected)
+    assert kept.noise is not None
     check(asked.clip is not None, "privacy.clip", asked.clip, "set, as in the node's experiment")
-    privacy = replace(asked, noise_multiplier=kept.multiplier(asked.noise_multiplier))
-    elsewhere = spent_elsewhere(folder, privacy.noise_multiplier)
+    privacy = replace(asked, noise_multiplier=kept.noise["noise_multiplier"])
+    elsewhere = spent_elsewhere(folder)
     caption = f"at delta {privacy.delta:g}, for any other examples of the client"
     heads = ["client", "updates", "epsilon", *(["of all runs"] if elsewhere else [])]
     table = frameless(*heads, caption=caption)

@@ -17,7 +17,6 @@ from umbel.experiment.layers import (
     path_of,
     says,
     tables_of,
-    without_former,
 )
 from umbel.experiment.toml_file import plain
 from umbel.run.wrappers import WRAPPERS, known_keys
@@ -49,7 +48,7 @@ def _of(path: str, below: Any, given: Any, now: Any, kind: Any) -> Iterator[str]
         return
     lost = [
         names
-        for names in _paths(without_former(below, given))
+        for names in _paths(below)
         if not says(given, names) and not _instead(names, given)
         if _has(kind, names) and _at(now, names) != _at(below, names)
     ]

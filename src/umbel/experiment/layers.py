@@ -9,7 +9,6 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from umbel.algorithms import ALGORITHMS
 from umbel.checks import UsageError, check
 from umbel.files.reading import read_text
 
@@ -62,7 +61,7 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in over.items():
         below = result.get(key)
         if isinstance(below, Mapping) and isinstance(value, Mapping) and _same_name(below, value):
-            result[key] = merged(without_former(below, value), value)
+            result[key] = merged(below, value)
         else:
             result[key] = value
     return result
@@ -72,16 +71,6 @@ def _same_name(below: Mapping[str, Any], over: Mapping[str, Any]) -> bool:
     return "name" not in over or "name" not in below or over["name"] == below["name"]
 
 
-def without_former(below: Mapping[str, Any], over: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The lower table without what the upper one says by a former or a present name."""
-    kind = ALGORITHMS.get(str(over.get("name", below.get("name"))))
-    for names in kind.former.items() if kind else ():
-        if any(says(over, name.split(".")) for name in names):
-            for name in names:
-                below = _without(below, name.split("."))
-    return below
-
-
 def says(table: Any, path: Sequence[str]) -> bool:
     """Whether there is a value at this path of keys."""
     for name in path:
@@ -89,15 +78,6 @@ def says(table: Any, path: Sequence[str]) -> bool:
             return False
         table = table[name]
     return True
-
-
-def _without(table: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
-    if not says(table, path):
-        return table
-    name, *rest = path
-    if rest:
-        return {**table, name: _without(table[name], rest)}
-    return {key: value for key, value in table.items() if key != name}
 
 
 def parse_setting(text: str) -> dict[str, Any]:

@@ -24,12 +24,6 @@ from umbel.networks.base import Model
 from umbel.run.digests import constants_print, digest, fingerprint, near, split_digest, structure
 from umbel.run.objective_digests import NOTHING, Prints, objective_prints
 
-FROZEN_WITHIN = (
-    "it was begun by an older umbel, when models held frozen parameters, which are constants now: "
-    "make the run again under another name"
-)
-"""Reason for refusing a run of an earlier version whose network has frozen parameters."""
-
 KNOWN = {name.upper(): each for name, each in OBJECTIVES.items()}
 """umbel's own objectives, by their names in a run's folder."""
 
@@ -100,7 +94,7 @@ class OwnModule(Model):
         Values are not compared, as they are read from the run.
         """
         other = own_module(net)
-        if said := others_frozen(self, other, net):
+        if said := others_frozen(self, other):
             raise UsageError(f"net: {said}")
         what = f"{other}: the run's is {self}"
         same = (other.kind, other.values, other.structure) == (
@@ -169,10 +163,8 @@ def own_module(net: Net, federation: Federation | None = None) -> OwnModule:
     )
 
 
-def others_frozen(there: OwnModule, here: OwnModule, net: Net) -> str:
+def others_frozen(there: OwnModule, here: OwnModule) -> str:
     """How the frozen values differ, as a phrase; "" if they do not."""
-    if there.frozen is None and there.values == here.values + net.num_frozen > here.values:
-        return FROZEN_WITHIN
     differ = there.values == here.values and there.frozen != here.frozen
     return "the frozen values of the module are different" if differ else ""
 

@@ -125,7 +125,7 @@ def differences(there: ExperimentSettings, here: ExperimentSettings, net: Net) -
         return
     was = there.model if isinstance(there.model, OwnModule) else None
     own = here.model if isinstance(here.model, OwnModule) else None
-    if was and own and (said := others_frozen(was, own, net)):
+    if was and own and (said := others_frozen(was, own)):
         yield said
         return
     old, new = settings_of(there, here)

@@ -261,12 +261,6 @@ def _named(converter: Converter, table: Any, kind: type, looking: bool) -> Any:
         below = {key: value for key, value in plain(entry).items() if key != "name"}
         entry, settings = type(entry), merged(below, settings)
     _check_free(entry)
-    own = {f.name for f in fields(entry)}
-    for former, present in entry.former.items():
-        if former in settings and present in own:
-            twice = present in settings
-            check(not twice, former, settings[former], f"allowed beside {present}, its new name")
-            settings[present] = settings.pop(former)
     if kind is Algorithm:
         return wrapped.structured(settings, entry, converter.structure)
     return converter.structure(settings, entry)

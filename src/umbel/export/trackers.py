@@ -42,8 +42,8 @@ def to_tensorboard(folder: RunFolder, out: Path | None) -> Path:
     ending = f".{sha256(os.fsencode(path)).hexdigest()[:16]}"  # tells whose an event file is
     if out is not None and not all(old.name.endswith(ending) for old in earlier):
         raise UsageError(
-            f"--out: {where} has event files of another run, or of this one before it was moved or "
-            "from an earlier umbel: choose another --out, or remove them"
+            f"--out: {where} has event files of another run, or of this one before it was moved: "
+            "choose another --out, or remove them"
         )
     for old in earlier:
         old.unlink()

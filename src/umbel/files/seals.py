@@ -3,8 +3,7 @@
 The digest replaces zeros, with which it was computed. It is inside the file because a rename
 replaces exactly one file. A seal reveals damage and mistakes, not deliberate changes: anyone can
 seal a changed file again. Texts have SHA-256's; tensors have XXH3's, which for megabytes in every
-round takes a twentieth of the time. Files of earlier versions have SHA-256's, or no seal, and are
-then read without a check.
+round takes a twentieth of the time.
 """
 
 from __future__ import annotations
@@ -49,11 +48,10 @@ Data = bytes | mmap.mmap
 T = TypeVar("T")
 
 
-def seal(data: Data, after: str = "", earlier: bool = False) -> tuple[int, str] | None:
+def seal(data: Data, after: str = "") -> tuple[int, str] | None:
     """Where the seal of a file or line stands, and what it is to be; None if it has no place.
 
-    A line is sealed `after` the line before it, by that line's seal. What it was to be in `earlier`
-    versions differs for tensors.
+    A line is sealed `after` the line before it, by that line's seal.
     """
     in_text = isinstance(data, bytes)
     found = IN_TEXT.search(data) if in_text else IN_TENSORS.match(data)
@@ -62,7 +60,7 @@ def seal(data: Data, after: str = "", earlier: bool = False) -> tuple[int, str] 
     start, end = found.span(found.lastindex or 0)
     if found.lastindex == 1 and sum(byte in DIGITS for byte in found[1]) < ENOUGH:
         return None
-    total = (hashlib.sha256 if in_text or earlier else xxh3_128)(after.encode())
+    total = (hashlib.sha256 if in_text else xxh3_128)(after.encode())
     with memoryview(data) as view, view[:start] as before, view[end:] as behind:
         for part in (before, BLANK.encode(), behind):
             total.update(part)
@@ -80,19 +78,16 @@ def sealed(text: str, after: str = "") -> str:
 
 def intact(data: Data, after: str = "") -> bool | None:
     """Whether data are as they were sealed; None where they were not."""
-    for earlier in (False,) if isinstance(data, bytes) else (False, True):
-        place = seal(data, after, earlier)
-        if place is None:
-            return None
-        start, whole = place
-        if data[start : start + len(BLANK)] == whole.encode():
-            return True
-    return False
+    place = seal(data, after)
+    if place is None:
+        return None
+    start, whole = place
+    return data[start : start + len(BLANK)] == whole.encode()
 
 
-def check_seal(named: bool, whole: bool | None) -> None:
-    """Raise `ValueError` for a seal that does not match, or that is named where none is found."""
-    if whole is False or (named and whole is None):
+def check_seal(whole: bool | None) -> None:
+    """Raise `ValueError` for a seal that does not match, or that is not there."""
+    if not whole:
         raise ValueError("its seal does not match")
 
 
@@ -135,8 +130,8 @@ def json_value(file: Path, make: Callable[[Any], T], advice: str = AGAIN) -> T |
     try:
         value = json.loads(raw)
         table = value[-1] if isinstance(value, list) and value else value
-        named = isinstance(table, dict) and table.pop(KEY, None) is not None
-        check_seal(named, intact(raw))
+        check_seal(intact(raw))
+        del table[KEY]
         return make(value)
     except BROKEN as error:
         raise UsageError(f"{file}: damaged: {error}; {advice}") from None

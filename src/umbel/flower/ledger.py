@@ -40,15 +40,11 @@ OF_A_SITE = "-node"
 
 @dataclass(frozen=True)
 class Kept:
-    """The content of a ledger's file; None for fields that an earlier version did not write."""
+    """The content of a ledger's file; None without a file."""
 
     entries: Entries
     secret: str | None = None  # its digest
-    noise: dict[str, float] | None = None  # the settings of all releases
-
-    def multiplier(self, otherwise: float) -> float:
-        """The noise multiplier of these releases, or `otherwise` if the file does not state it."""
-        return (self.noise or {}).get("noise_multiplier", otherwise)
+    noise: Mapping[str, float] | None = None  # the settings of all releases
 
 
 def read_ledger(folder: Path) -> Kept:
@@ -57,11 +53,10 @@ def read_ledger(folder: Path) -> Kept:
     return Kept({}) if known is None else known
 
 
-def spent_elsewhere(folder: Path, otherwise: float) -> dict[str, Counter[float]]:
-    """How many updates each client released in other runs of the node, by their noise.
+def spent_elsewhere(folder: Path) -> dict[str, Counter[float]]:
+    """How many updates each client released in other runs of the node, by their noise multiplier.
 
-    The noise is its multiplier, or `otherwise` in ledgers that do not say. Raises `UsageError` for
-    a damaged file.
+    Raises `UsageError` for a damaged file.
     """
     spent: dict[str, Counter[float]] = {}
     folder = folder.resolve()  # "." has no name
@@ -69,7 +64,8 @@ def spent_elsewhere(folder: Path, otherwise: float) -> dict[str, Counter[float]]
     for place in sorted({file.parent.resolve() for file in others} - {folder}):
         kept = read_ledger(place)
         for client, questions in kept.entries.items():
-            spent.setdefault(client, Counter())[kept.multiplier(otherwise)] += len(questions)
+            assert kept.noise is not None  # of a file that is there
+            spent.setdefault(client, Counter())[kept.noise["noise_multiplier"]] += len(questions)
     return spent
 
 
@@ -90,16 +86,13 @@ def _with(noted: list[str], release: str) -> list[str]:
 
 
 def _from_plain(table: dict[str, Any]) -> Kept:
-    """Raise `ValueError` for anything else. An earlier version wrote the questions alone."""
-    secret = table.get("secret")
-    entries: Entries = table["clients"] if isinstance(secret, str) else table
+    """Raise `ValueError`, or another error of a wrong type or key, for anything else."""
+    entries: Entries = table["clients"]
     for client, questions in entries.items():
         if not isinstance(questions, list) or {*map(type, questions)} - {str}:
             raise ValueError(f"{client!r} has no list of questions")
-    if not isinstance(secret, str):
-        return Kept(entries)
-    noise = table.get("noise")
-    return Kept(entries, secret, noise if isinstance(noise, dict) else None)
+    noise = {name: table["noise"][name] for name in ("clip", "noise_multiplier")}
+    return Kept(entries, str(table["secret"]), noise)
 
 
 @dataclass(frozen=True)
@@ -200,7 +193,7 @@ class Ledger:
     def _elsewhere(self) -> dict[str, Counter[float]]:
         """As `spent_elsewhere`, where there is a budget."""
         limited = self.privacy.max_epsilon is not None
-        return spent_elsewhere(self.folder, self.privacy.noise_multiplier) if limited else {}
+        return spent_elsewhere(self.folder) if limited else {}
 
     def _exceeds(self, releases: int, elsewhere: Mapping[float, int]) -> bool:
         most = self.privacy.max_epsilon

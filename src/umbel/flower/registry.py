@@ -18,7 +18,6 @@ from umbel.data.federation import Federation
 from umbel.data.splits import Split
 from umbel.files.seals import json_value
 from umbel.flower.handshake import Site, SiteForm
-from umbel.folder.flower_files import settled
 from umbel.summary import few
 
 log = logging.getLogger(__name__)
@@ -102,9 +101,6 @@ class Roll:
     @classmethod
     def from_plain(cls, table: dict[str, Any]) -> Roll:
         """The inverse of `plain`."""
-        table = settled(table)
-        # Earlier versions had one meaning of tables for both.
-        table.setdefault("tables", table.get("inputs", ""))
         form = table.pop("form")
         form["input_shape"] = tuple(form["input_shape"])
         return cls(**table, form=SiteForm(**form))
@@ -112,14 +108,7 @@ class Roll:
     @property
     def plain(self) -> dict[str, Any]:
         """The roll as plain values for JSON."""
-        table = asdict(self)
-        # Empty fields are left out, as earlier versions did not have them.
-        absent = {"validation"} if self.validation is None else set()
-        absent |= set() if self.inputs else {"inputs"}
-        absent |= {"largest_input"} if self.largest_input is None else set()
-        absent |= set() if self.facts else {"facts"}
-        absent |= {"tables"} if self.tables == self.inputs else set()
-        return {name: value for name, value in table.items() if name not in absent}
+        return asdict(self)
 
     def federation(self, objective: Objective = CLASSIFICATION) -> Federation:
         """A federation without examples, which stay at the nodes, for this objective."""

@@ -7,7 +7,6 @@ it, which the checkpoint names by digests of their content.
 
 from __future__ import annotations
 
-import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields, replace
@@ -15,7 +14,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from umbel.algorithms.base import State
@@ -23,12 +21,11 @@ from umbel.checks import UsageError
 from umbel.client.constants import written_out
 from umbel.folder import checkpoint_parts
 from umbel.folder.checkpoint_parts import NO_PARTS, Parts, is_entry
-from umbel.folder.states_of_older_versions import as_now, is_idle, without_idle
 from umbel.folder.tensor_files import DAMAGED, reading, tensors_in, write
 from umbel.run.state_fields import holds_tensors, within
 from umbel.version import versions
 
-FORMAT, BEFORE_PARTS, BEFORE_SEALS = 4, 3, 2
+FORMAT = 4
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -86,22 +83,16 @@ def load(file: Path, template: Any) -> tuple[Any, int]:
         named, parts = str(header.get("kind")), dict(header.get("parts", NOTHING))
     # If a state contains one of its own class, the outer one is meant.
     kinds = {type(state).__name__: state for state in (*within(template)[1], template)}
-    known = header.get("format") in (FORMAT, BEFORE_PARTS, BEFORE_SEALS)
-    idle = named not in kinds and is_idle(named, tensors)
-    if not known or (named not in kinds and not idle):
+    if header.get("format") != FORMAT or named not in kinds:
         there = f"format {header.get('format')} of {named}"
         wanted = f"format {FORMAT} of {' or '.join(kinds)}"
         raise UsageError(f"{file}: is a checkpoint in {there}, but {wanted} is needed")
-    if header["format"] == BEFORE_SEALS and header.get("checksum") != _checksum(tensors):
-        raise UsageError(f"{file}: damaged: its checksum does not match")
     tensors |= checkpoint_parts.read(checkpoint_parts.place(file), parts, UNREADABLE)
     try:
-        kind, tensors = as_now(named, tensors)
-        values: Mapping[str, Any] = {**tensors, **header["numbers"]}
-        values = without_idle(values, template) if idle else values
+        values = {**tensors, **header["numbers"]}
         if (following := int(header["next_round"])) < 0:
             raise ValueError(f"the next round is {following}")
-        state = _filled(kinds.get(kind, template), values, header.get("lists"))
+        state = _filled(kinds[named], values, header["lists"])
         if not holds_tensors((state.models, state.labels)):
             raise TypeError("its models and labels are not tensors")
         return state, following
@@ -124,11 +115,8 @@ def _members(state: State, prefix: str = "") -> Iterator[tuple[str, Any]]:
         yield from _members(other, f"{prefix}{place}.{number}.")
 
 
-def _filled(template: Any, values: Mapping[str, Any], lists: Collection[str] | None) -> Any:
-    """A state like the template with these values, which determine the lengths of its tuples.
-
-    Without the names of fields that were lists, as of earlier versions, the template's are.
-    """
+def _filled(template: Any, values: Mapping[str, Any], lists: Collection[str]) -> Any:
+    """A state like the template with these values, which determine the lengths of its tuples."""
     own = {name: value for name, value in values.items() if "." not in name}
     lengths = Counter(name.rpartition(".")[0] for name in values if is_entry(name))
     for f in fields(template):
@@ -136,14 +124,13 @@ def _filled(template: Any, values: Mapping[str, Any], lists: Collection[str] | N
         if f.name in lengths:
             own[f.name] = tuple(values[f"{f.name}.{place}"] for place in range(lengths[f.name]))
         elif f.name in own or holds_tensors(held):
-            is_list = isinstance(held, list) if lists is None else f.name in lists
-            own[f.name] = own[f.name] if is_list else _tuples(own[f.name])
+            own[f.name] = own[f.name] if f.name in lists else _tuples(own[f.name])
     inside, others = within(template)
     filled = []
     for number, other in enumerate(others):
         start = f"{inside}.{number}."
         of = {n.removeprefix(start): v for n, v in values.items() if n.startswith(start)}
-        own_lists = lists and [n.removeprefix(start) for n in lists if n.startswith(start)]
+        own_lists = [n.removeprefix(start) for n in lists if n.startswith(start)]
         filled.append(_filled(_like(other, of), of, own_lists))
     return replace(template, **own, **({inside: tuple(filled)} if filled else {}))
 
@@ -192,12 +179,3 @@ def written_with(file: Path) -> Mapping[str, str]:
     """The versions with which it was written, empty if not known. Raises `UsageError` as `load`."""
     with reading(file, UNREADABLE) as (_, header):
         return dict(header.get("versions", NOTHING))
-
-
-def _checksum(tensors: Mapping[str, Tensor]) -> int:
-    total = 0
-    for name, tensor in sorted(tensors.items()):
-        total = zlib.crc32(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode(), total)
-        if tensor.numel():
-            total = zlib.crc32(tensor.reshape(-1).view(torch.uint8).numpy().data, total)
-    return total

@@ -18,10 +18,10 @@ from torch import Tensor
 from xxhash import xxh3_128
 
 from umbel.checks import UsageError
-from umbel.client.constants import bits, digest_of, written_out
+from umbel.client.constants import bits, written_out
 from umbel.engines.alignment import aligned
 from umbel.files.atomic import PARTIAL, remove_partial
-from umbel.folder.tensor_files import HALF_WRITTEN, reading, write_over
+from umbel.folder.tensor_files import reading, write_over
 from umbel.summary import in_short
 
 LARGE = 2**20
@@ -32,8 +32,8 @@ SPARE = "spare.safetensors"
 find memory for a new file and to free that of the old one.
 """
 
-OURS = ("*.safetensors", PARTIAL, HALF_WRITTEN)
-"""File name patterns: parts, partly written parts, and partly written files of safetensors."""
+OURS = ("*.safetensors", PARTIAL)
+"""File name patterns: parts, and partly written parts."""
 
 
 @dataclass(frozen=True)
@@ -131,9 +131,9 @@ def read(folder: Path, digests: Mapping[str, str], otherwise: str) -> dict[str, 
         if not (isinstance(digest, str) and re.fullmatch("[0-9a-f]+", digest)):
             raise UsageError(f"{folder}: {otherwise}: {digest!r} is not the name of a part")
         file = _file(folder, digest)
-        with reading(file, otherwise) as (opened, _):
+        with reading(file, otherwise, sealed=False) as (opened, _):
             tensors[name] = aligned(opened.get_tensor("values"))
-        if digest != _digest(tensors[name]) and digest != digest_of({"values": tensors[name]}):
+        if digest != _digest(tensors[name]):
             raise UsageError(f"{file}: {otherwise}: its contents do not match its name")
     return tensors
 
@@ -144,7 +144,7 @@ def _version(tensor: Tensor) -> int:
 
 
 def _digest(tensor: Tensor) -> str:
-    """As `digest_of`, which names the files of earlier versions, in a twentieth of the time."""
+    """The name of a part: XXH3 of its type, shape and values."""
     total = xxh3_128(f"{tensor.dtype} {tuple(tensor.shape)}\n".encode())
     total.update(bits(tensor).numpy().data)
     return total.hexdigest()

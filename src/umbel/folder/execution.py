@@ -319,7 +319,7 @@ def restorable(folder: RunFolder, template: State, made: Origin) -> tuple[State 
     if file.is_file():
         check_origin(file, checkpoint.made(file), made)
         state, next_round = checkpoint.load(file, template)
-        check_sizes(file, state, template, made)
+        check_sizes(file, state, template)
     there = len(folder.records())
     if there < next_round:
         said = f"{there} whole records, but the checkpoint comes after {next_round}; {AGAIN}"

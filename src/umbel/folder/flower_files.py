@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from umbel.files.seals import json_value
 
@@ -35,15 +33,4 @@ def inputs_on_the_roll(folder: Path) -> str:
 
     Raises `UsageError` for a damaged file.
     """
-    return json_value(folder / ROLL, lambda roll: str(settled(roll).get("inputs", ""))) or ""
-
-
-def settled(roll: Mapping[str, Any]) -> dict[str, Any]:
-    """The roll without a meaning of tables that depends on the place of a tokenizer.
-
-    Earlier versions wrote these. Only tables with a tokenizer have whole numbers as inputs.
-    """
-    from umbel.data.tables.encoding import TOKENS  # it loads PyTorch, for which help must not wait
-
-    unlike = "largest_input" in roll and not str(roll.get("inputs", "")).startswith(TOKENS)
-    return {name: value for name, value in roll.items() if name != "inputs" or not unlike}
+    return json_value(folder / ROLL, lambda roll: str(roll["inputs"])) or ""

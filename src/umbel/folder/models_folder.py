@@ -17,7 +17,6 @@ from umbel.checks import UsageError, check
 from umbel.client.mixture import Mixture
 from umbel.client.net import Net
 from umbel.data.form import Form
-from umbel.experiment.made_in_python import FROZEN_WITHIN
 from umbel.experiment.toml_file import structured
 from umbel.files.atomic import link, settle
 from umbel.folder.how_to_continue import putting_right
@@ -46,7 +45,7 @@ class MadeFor(Form):
     label: int  # the cluster as the method's state calls it
     input_type: str = "float32"
     largest: int | None = None  # input, where inputs are whole numbers
-    clients_use: OwnModels | None = None  # None: written before this was noted
+    clients_use: OwnModels
     frozen: str = ""  # digest of what the network has besides, in no model
 
 
@@ -131,10 +130,8 @@ class ModelsFolder:
 
         Only the first cluster's file is checked, as all have the same.
         """
-        with self._opened(0) as (opened, header):
-            names, digest = set(opened.keys()), header.get("frozen", "")
-        if net.modules.frozen.keys() & names:
-            raise UsageError(f"{self.path.parent}: {FROZEN_WITHIN}")
+        with self._opened(0) as (_, header):
+            digest = header.get("frozen", "")
         if digest != net.frozen_digest:
             raise UsageError(
                 f"{self.path.parent}: the frozen values of the network are not those that the "

@@ -6,16 +6,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from umbel.algorithms.base import State
 from umbel.checks import UsageError, check
 from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.flat import flat, same
-from umbel.experiment.made_in_python import FROZEN_WITHIN
 from umbel.experiment.places import without_paths
 from umbel.experiment.toml_file import plain, structured
 from umbel.files.seals import BROKEN
@@ -24,9 +20,6 @@ from umbel.run.digests import digest, fingerprint, near
 
 FREE = ("name", "description", "rounds", "evaluate_every", "checkpoint_every", "metrics")
 """Settings that may change during a run: they change no model, or only the number of rounds."""
-
-GROUPS, FORMER = "planted groups", "planted groups, numbered in the order of words"
-"""Names of two digests; the second is the first's in checkpoints of earlier versions."""
 
 SAMPLED = 64
 """Approximate number of examples of each split that are compared by value, up to rounding."""
@@ -45,8 +38,6 @@ def origin(experiment: ExperimentSettings, federation: Federation, net: Net) -> 
 
 def check_origin(file: Path, was: Origin, now: Origin) -> None:
     """Raise `UsageError` that says what has changed since the checkpoint of this file."""
-    if not was:  # of an earlier version
-        return
     try:
         changes = _changes(was, now)
     except BROKEN as error:
@@ -63,10 +54,9 @@ def _changes(was: Origin, now: Origin) -> list[str]:
     changes += [
         _change(name, there[name], value)
         for name, value in here.items()
-        if name not in ("values", FORMER)
-        and there.get(name, value) not in (value, here[FORMER if name == GROUPS else name])
+        if name != "values" and there.get(name) != value
     ]
-    if not changes and not near(there.get("values", here["values"]), here["values"]):
+    if not changes and not near(there["values"], here["values"]):
         changes.append("examples: other values")
     was_frozen, is_frozen = (made.get("frozen", {}) for made in (was, now))
     if was_frozen and was_frozen != is_frozen:
@@ -102,16 +92,13 @@ def _settled(table: Mapping[str, Any]) -> dict[str, Any]:
     return {**kept, "engine": {"precision": table["engine"]["precision"]}}
 
 
-def check_sizes(file: Path, state: State, start: State, made: Origin) -> None:
+def check_sizes(file: Path, state: State, start: State) -> None:
     """Raise `UsageError` if a state has other models or clients than the run's first state.
 
     Tensors of another type would be misread, for example bytes as truth values.
     """
     types = [(each.models.dtype, each.labels.dtype) for each in (state, start)]
     check(types[0] == types[1], f"{file}: damaged: types", types[0], f"{types[1]}")
-    frozen = made.get("frozen", {}).get("values", 0)
-    if frozen and state.models.shape[1] == start.models.shape[1] + frozen:
-        raise UsageError(f"{file}: {FROZEN_WITHIN}")
     for what, there, here in (
         ("values of a model", state.models.shape[1:], start.models.shape[1:]),
         ("clients", state.labels.shape, start.labels.shape),
@@ -125,12 +112,6 @@ def _bytes_of_labels(federation: Federation) -> Iterator[bytes]:
     for split in federation.splits:
         if not split.y.is_floating_point():
             yield split.y.contiguous().numpy().tobytes()
-
-
-def _as_words(groups: NDArray[np.int64]) -> NDArray[np.int64]:
-    numbers, places = np.unique(groups, return_inverse=True)
-    ranks = np.argsort(np.argsort(numbers.astype(str)))  # of few numbers, not of all clients
-    return ranks[places].astype(np.int64)
 
 
 def _traits(federation: Federation) -> dict[str, Any]:
@@ -151,8 +132,7 @@ def _traits(federation: Federation) -> dict[str, Any]:
         "outputs": federation.num_outputs,
         "names of clients": digest(["\0".join(federation.names).encode()]),
         "sizes of clients": digest(split.offsets.tobytes() for split in federation.splits),
-        GROUPS: None if groups is None else digest([groups.tobytes()]),
-        FORMER: None if groups is None else digest([_as_words(groups).tobytes()]),
+        "planted groups": None if groups is None else digest([groups.tobytes()]),
         "labels": digest(_bytes_of_labels(federation)),
         "values": list(fingerprint(some)),
     }

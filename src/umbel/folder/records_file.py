@@ -32,19 +32,14 @@ class RecordLines:
         return self.file.is_file() and b"\n" in read_bytes(self.file)
 
     def read(self) -> list[Record]:
-        """The records of all whole rounds. Raises `UsageError` for a damaged line.
-
-        Files of earlier versions have no seals; they end before the first line that is not a
-        record.
-        """
+        """The records of all whole rounds. Raises `UsageError` for a damaged line."""
         raw = read_bytes(self.file) if self.file.is_file() else b""
         *lines, last = raw.split(b"\n")
-        with_seals = any(intact(line) is not None for line in lines)
         records: list[Record] = []
         before = ""
         for line in lines + [last] * bool(last):
-            record = _read(line, before if with_seals else None, len(records))
-            if record is None and with_seals and line is not last:
+            record = _read(line, before, len(records))
+            if record is None and line is not last:
                 what = f"damaged: line {len(records) + 1} is not the line that was written"
                 raise UsageError(f"{self.file}: {what}; {AGAIN}")
             if record is None:
@@ -80,9 +75,9 @@ def _seal(line: bytes) -> str:
     return line[1 - END : -2].decode(errors="replace")
 
 
-def _read(line: bytes, before: str | None, number: int) -> Record | None:
-    """The record of a line, None where it is not the one of this round; `before` with seals."""
-    if before is not None and not intact(line, before):
+def _read(line: bytes, before: str, number: int) -> Record | None:
+    """The record of a line, None where it is not the one of this round, after that seal."""
+    if not intact(line, before):
         return None
     try:
         record = Record.from_json(line.decode(errors="replace"))

@@ -9,7 +9,6 @@ from typing import Any, Literal
 import numpy as np
 from torch import Tensor, nn
 
-from umbel.algorithms import FLACC, IFCA
 from umbel.algorithms.base import Algorithm, State
 from umbel.algorithms.restarts import method_of
 from umbel.checks import UsageError, check
@@ -19,7 +18,6 @@ from umbel.experiment.made_in_python import OwnModule
 from umbel.folder import checkpoint
 from umbel.folder.clients_file import Client, number_of
 from umbel.folder.flower_files import names_on_the_roll
-from umbel.folder.how_to_continue import putting_right
 from umbel.folder.models_folder import MadeFor
 from umbel.folder.run_folder import RunFolder
 from umbel.notebooks import cut
@@ -28,9 +26,6 @@ from umbel.run.start import first_state, unsaid
 from umbel.server.numbering import in_order_of_appearance
 from umbel.settings import argument
 from umbel.summary import counted, few
-
-CLUSTER_MODELS = (Algorithm.serve, FLACC.serve, IFCA.serve)
-"""Ways to serve each client the model of its cluster."""
 
 
 @dataclass(frozen=True)
@@ -230,17 +225,10 @@ class SavedRun:
         clusters = list(self.clusters.items())
         number = number_of(client, [known for known, _ in clusters])
         used = self._made_for(clusters[number][1]).clients_use
-        if used is None and type(method_of(self.algorithm)).serve in CLUSTER_MODELS:
-            used = "cluster"
         if used == "cluster":
             return self.model(clusters[number][1])
         net = self.net
         self.folder.models.check_frozen(net)
-        if used is None:
-            with putting_right(self.folder.path):
-                raise UsageError(
-                    f"{self.folder.path}: was written by an older umbel, without clients' models"
-                )
         return self.folder.models.module(net, number, used)
 
     def _made_for(self, cluster: int) -> MadeFor:

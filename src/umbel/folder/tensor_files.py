@@ -22,9 +22,6 @@ from umbel.files.atomic import PARTIAL, remove_partial, replacing
 from umbel.files.reading import check_file
 from umbel.files.seals import BLANK, BROKEN, KEY, check_seal, file_intact, seal_file
 
-HALF_WRITTEN = ".tmp??????"
-"""Files that safetensors has not finished, which a killed process left in earlier versions."""
-
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 Header = dict[str, Any]
@@ -98,7 +95,7 @@ def _save(file: Path, tensors: Mapping[str, Tensor], said: dict[str, str]) -> No
 
 def remove_half_written(folder: Path) -> None:
     """Remove what a process that was killed left in a folder that nobody else writes to now."""
-    for file in [file for pattern in (HALF_WRITTEN, PARTIAL) for file in folder.glob(pattern)]:
+    for file in list(folder.glob(PARTIAL)):
         remove_partial(file)
 
 
@@ -107,8 +104,10 @@ DAMAGED = (*BROKEN, OSError, SafetensorError, RuntimeError)
 
 
 @contextmanager
-def reading(file: Path, otherwise: str, advice: str = "") -> Iterator[tuple[Any, Header]]:
-    """The open file, none of whose bits is damaged, and its header.
+def reading(
+    file: Path, otherwise: str, advice: str = "", *, sealed: bool = True
+) -> Iterator[tuple[Any, Header]]:
+    """The open file, none of whose bits is damaged if it is `sealed`, and its header.
 
     Raises `UsageError` where it is not what it should be, and says what to do.
     """
@@ -117,7 +116,9 @@ def reading(file: Path, otherwise: str, advice: str = "") -> Iterator[tuple[Any,
     try:
         with safe_open(file, framework="pt") as opened:
             header: Header = json.loads((opened.metadata() or {}).get("umbel", "{}"))
-            check_seal(header.pop(KEY, None) is not None, file_intact(file))
+            if sealed:
+                check_seal(file_intact(file))
+                del header[KEY]
             yield opened, header
     except DAMAGED as error:
         raise UsageError(f"{file}: {otherwise}: {error}{advice}") from None

@@ -81,10 +81,7 @@ def federation_of(
             how = "give arrays in .npz files, encoded as the sites encode their rows"
             raise UsageError(f"{path}: {NOT_HERE} how sites encode their tables; {how}")
         how = f"give arrays in .npz files, or else remove clusters.csv and run {way_on(path)}"
-        raise UsageError(
-            f"{path}: lacks {encoding_file.FILE}: the run is not of a table, or is of an older "
-            f"umbel; {how}"
-        )
+        raise UsageError(f"{path}: lacks {encoding_file.FILE}: the run is not of a table; {how}")
     return read_newcomers(data, encoding, labelled)
 
 
@@ -130,8 +127,8 @@ def _scaled(federation: Federation, scale: ChannelScale | None, result: SavedRun
 def _check_scale_is_kept(result: SavedRun, scaled_apart: bool) -> None:
     """Raise `UsageError` for a run of scaled recordings whose scale is not in its folder.
 
-    Earlier versions kept none, and the server of a run over Flower has none: it takes newcomers as
-    they are, unless they were `scaled_apart`, by a scale of their own.
+    The server of a run over Flower has none: it takes newcomers as they are, unless they were
+    `scaled_apart`, by a scale of their own.
     """
     scenario, path = result.experiment.scenario, result.folder.path
     scaled = isinstance(scenario, Watch) or getattr(scenario, "scale", False)

@@ -142,11 +142,6 @@ def placed(known: Floats, clusters: Ints, new: Floats, count: int, seed: int) ->
     from scipy.special import softmax
     from sklearn.covariance import ledoit_wolf
 
-    if known.shape[1] != new.shape[1]:  # as kept by earlier versions
-        raise UsageError(
-            f"{FILE}: holds {known.shape[1]} values of each client, but newcomers have "
-            f"{new.shape[1]}: {ADVICE}"
-        )
     sizes = np.bincount(clusters, minlength=count)
     _check_none_is_empty(sizes)
     if count == 1:
