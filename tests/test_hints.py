@@ -91,6 +91,50 @@ def test_a_name_that_umbel_lacks_is_answered_by_the_nearest() -> None:
     assert not hasattr(umbel, "qqqq")
 
 
+def result() -> Any:
+    return umbel_.Result(None)
+
+
+ATTRIBUTES: list[tuple[Callable[[], object], str]] = [
+    (lambda: umbel_.fit, "module 'umbel' has no attribute 'fit'; write umbel.Run(method, fed"),
+    (lambda: umbel_.seed, "; write umbel.Run(..., seed=1)"),
+    (lambda: run().fit, "'Run' object has no attribute 'fit'; write run.save(folder, 30), or for"),
+    (
+        lambda: run().train(3),
+        "; write run.save(folder, 30), or for state, record in run.rounds(30)",
+    ),
+    (lambda: run().run(3), "; write run.save(folder, 30)"),
+    (lambda: umbel_.Federation.from_csv("v.csv"), '; write umbel.scenario("table", path=FILE, cl'),
+    (lambda: umbel_.Federation.from_pandas(0), "for name, part in table.groupby(client)})"),
+    (lambda: umbel_.Federation.from_numpy(0), "; write umbel.Federation.from_arrays({name: (x, y)"),
+    (lambda: result().predict, "; write result.model(cluster), or result.model_for(client)"),
+    (lambda: result().models, "; write result.model(cluster), or result.model_for(client)"),
+    (lambda: result().history, "; write result.records"),
+    (lambda: result().accuracy, "; write result.last.accuracy"),
+]
+
+
+@pytest.mark.parametrize(("guess", "answer"), ATTRIBUTES)
+def test_an_attribute_of_other_libraries_is_answered_by_what_to_write(
+    guess: Callable[[], object], answer: str
+) -> None:
+    with pytest.raises(AttributeError) as refused:
+        guess()
+    assert answer in str(refused.value)
+
+
+def test_an_error_inside_a_property_stays_as_it_is() -> None:
+    with pytest.raises(AttributeError, match=r"^'NoneType' object has no attribute 'finished'$"):
+        _ = result().records
+    with pytest.raises(AttributeError, match=r"^'Run' object has no attribute 'qqqq'$"):
+        _ = run().qqqq
+
+
+def test_a_scenario_is_found_by_a_part_of_its_name() -> None:
+    with pytest.raises(UsageError, match="'mnist' is not known; did you mean rotated-mnist"):
+        umbel.scenario("mnist")
+
+
 def test_errors_inside_a_function_stay_as_they_are() -> None:
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
         run().rounds()

@@ -227,9 +227,10 @@ if not TYPE_CHECKING:  # or a type checker would take any name for one that is t
                 if error.name != f"{__name__}.{name}":
                     raise AttributeError(str(error)) from error
         from umbel.checks import closest
+        from umbel.synonyms import instead
 
         close = closest(name, __all__)
-        hint = f"; did you mean umbel.{close}?" if close else ""
+        hint = instead("umbel", name) or (f"; did you mean umbel.{close}?" if close else "")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
 
     def __dir__() -> list[str]:

@@ -232,11 +232,17 @@ def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that other libraries call by this one, else the most similar; None without."""
+    """The known name that other libraries call by this one, else the most similar; None without.
+
+    Names with the word as a part, such as rotated-mnist with mnist, are more similar than others.
+    """
     names = list(known)
     if other := synonym(name, names):
         return other
     folded = {each.casefold(): each for each in reversed(names)}
+    parts = (each for each in names if name.casefold() in re.split("[-_ ]", each.casefold()))
+    if name.casefold() not in folded and (part := next(parts, None)):
+        return part
     close = difflib.get_close_matches(name.casefold(), folded, n=1)
     return folded[close[0]] if close else None
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
+from typing import TYPE_CHECKING, Any
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "averaging": ("aggregation", "weighting"),
@@ -65,14 +66,84 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "--runs-dir": ("--out", "--output", "--output-dir", "--save-dir", "--results-dir", "--log-dir"),
     "--budget": ("--rounds", "--num-rounds", "--time", "--max-time", "--max-rounds"),
     "--seeds": ("--num-seeds", "--repeats", "--trials"),
+    "--help": ("help", "usage", "man"),
 }
 """Name in umbel -> what others call it, in lower case. A word may stand for several names."""
+
+ATTRIBUTES: dict[str, dict[str, tuple[str, ...]]] = {
+    "umbel": {
+        "umbel.Run(method, federation, net)": ("fit", "train", "run", "simulate", "start"),
+        "umbel.Run(..., seed=1)": ("seed", "manual_seed", "set_seed"),
+        "umbel.scenario(name), or umbel.Federation.from_arrays(...)": ("load_data", "load_dataset"),
+        "`umbel list` on the command line": ("list", "list_scenarios", "list_methods"),
+    },
+    "Run": {
+        "run.save(folder, 30), or for state, record in run.rounds(30)": (
+            *("fit", "train", "run", "start", "execute", "simulate"),
+        ),
+    },
+    "Federation": {
+        'umbel.scenario("table", path=FILE, client=COLUMN, target=COLUMN)': (
+            *("from_csv", "from_parquet", "from_file", "read_csv"),
+        ),
+        "umbel.Federation.from_arrays({name: (part[columns], part[target]) "
+        "for name, part in table.groupby(client)})": ("from_pandas", "from_dataframe", "from_df"),
+        "umbel.Federation.from_arrays({name: (x, y), ...})": (
+            *("from_numpy", "from_tensors", "from_dict", "from_list", "from_torch"),
+        ),
+    },
+    "Result": {
+        "result.model(cluster), or result.model_for(client), and call it": (
+            *("predict", "predict_proba", "forward", "models"),
+        ),
+        "result.records": ("history", "metrics", "losses"),
+        "result.last.accuracy, or result.last.loss": ("accuracy", "loss", "score", "scores"),
+        "result.clusters": ("labels", "labels_", "assignments"),
+    },
+}
+"""Class, or the package -> what to write -> attributes of other libraries that mean it."""
 
 
 def synonym(word: str, known: Container[str]) -> str | None:
     """The known name that users of other libraries call by this word; None if there is none."""
     word = word.lower() if word.startswith("--") else word.lower().replace("-", "_")
     return next((name for name, words in SYNONYMS.items() if word in words and name in known), None)
+
+
+def instead(owner: str, word: str) -> str:
+    """What to write for an attribute that users of other libraries expect, or an empty text."""
+    of_owner = ATTRIBUTES[owner].items()
+    return next((f"; write {write}" for write, words in of_owner if word.lower() in words), "")
+
+
+class Answering(type):
+    """The type of classes in `ATTRIBUTES`: errors of their missing attributes say what to write."""
+
+    if not TYPE_CHECKING:  # or a type checker would take any attribute for one that is there
+
+        def __getattr__(cls, name: str) -> object:
+            return _answered(cls, name, type.__getattribute__)
+
+
+class Answered(metaclass=Answering):
+    """The same for the objects of these classes."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            return _answered(self, name, object.__getattribute__)
+
+
+def _answered(thing: object, name: str, get: Callable[[Any, str], object]) -> object:
+    """Get the attribute again, as its property may have failed, and add to the error."""
+    try:
+        return get(thing, name)
+    except AttributeError as error:
+        kinds = thing.__mro__ if isinstance(thing, type) else type(thing).__mro__
+        owner = next((kind.__name__ for kind in kinds if kind.__name__ in ATTRIBUTES), None)
+        if owner is not None and str(error).endswith(f"has no attribute {name!r}"):
+            error.args = (f"{error}{instead(owner, name)}",)
+        raise
 
 
 def same(word: str, known: Container[str]) -> str | None:

@@ -7,6 +7,7 @@ command needs it.
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from io import TextIOWrapper
 
@@ -130,7 +131,7 @@ def _said(error: click.ClickException) -> str:
     help_ = f"; see {where.command_path} --help" if where is not None else ""
     said = " ".join(error.format_message().split())  # click puts choices on separate lines
     if hint := hint_for(error, sys.argv):
-        return f"umbel: {said.partition(' Did you')[0].removesuffix('.')}; {hint}"
+        return f"umbel: {re.split(r' .?Did you', said)[0].removesuffix('.')}; {hint}"
     return f"umbel: {said.removesuffix('.')}{help_}"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import click
 
@@ -27,17 +27,29 @@ def hint_for(error: click.ClickException, words: Sequence[str]) -> str | None:
     name, value = error.option_name, _value(error.option_name, words)
     if other := synonym(name, options):
         return f"write {other} {value}"
-    if "--set" not in options:
-        return None
-    from umbel.experiment.setting_paths import path_of_setting  # which loads PyTorch
+    if "--set" in options:
+        from umbel.experiment.setting_paths import path_of_setting  # which loads PyTorch
 
-    path = path_of_setting(name.lstrip("-").replace("-", "_"))
-    return path and f"write --set {path}={value}"
+        if path := path_of_setting(name.lstrip("-").replace("-", "_")):
+            return f"write --set {path}={value}"
+    others = ", ".join(_commands_with(name, context))
+    return f"an option of {others}" if others else None
+
+
+def _commands_with(option: str, context: click.Context) -> Iterator[str]:
+    """The commands beside this one that have an option."""
+    group = context.parent.command if context.parent else None
+    if not isinstance(group, click.Group):
+        return
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if command and any(option in parameter.opts for parameter in command.params):
+            yield f"`umbel {name}`"
 
 
 def no_such_command(name: str, known: Sequence[str]) -> str:
     """The message for a command that there is not."""
-    close = closest(name, known)
+    close = closest(name, [*known, "--help"])
     return f"No such command {name!r}" + (f"; did you mean {close}?" if close else "")
 
 

@@ -9,7 +9,7 @@ from textwrap import fill
 
 import click
 
-from umbel.checks import LONGEST, UsageError, check, command, nearest
+from umbel.checks import LONGEST, UsageError, check, closest, command, nearest
 from umbel.cli.catalogue import KINDS, comparisons, entries, times
 from umbel.cli.completing import complete_kinds
 from umbel.cli.options import RowFormat, form_options
@@ -77,7 +77,13 @@ def _kind_hint(word: str) -> str:
     for kind in KINDS:
         if word in entries(kind):
             return f"write `{command('list', kind, word)}`"
-    return nearest(word, [*KINDS, SETTINGS])
+    known = [*KINDS, SETTINGS]
+    if closest(word, known) is None:
+        from umbel.experiment.setting_paths import path_of_setting  # which loads PyTorch
+
+        if setting := path_of_setting(word.removesuffix("s")):
+            return f"write `{command('list', SETTINGS, setting)}`"
+    return nearest(word, known)
 
 
 def settings_rows(

@@ -31,6 +31,7 @@ from umbel.notebooks import cut
 from umbel.seeds import Stream
 from umbel.settings import argument, hinting
 from umbel.summary import counted
+from umbel.synonyms import Answered
 
 Examples: TypeAlias = "tuple[ArrayLike | Tensor | Any, ArrayLike | Tensor | Any]"
 """One client's inputs (n, ...) and targets (n, ...): arrays, tensors, lists, tables of pandas."""
@@ -40,7 +41,7 @@ Clients: TypeAlias = "Sequence[Examples] | Mapping[str, Examples]"
 
 
 @dataclass(frozen=True)
-class Federation:
+class Federation(Answered):
     """The clients' examples: M clients with training and test examples each.
 
     `Federation.from_arrays` makes one from your own data, `scenario` from a recipe. `groups` are

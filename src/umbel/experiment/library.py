@@ -34,6 +34,10 @@ def shipped_comparisons() -> dict[str, Path]:
 def find_experiment(name: str) -> Path:
     """Find a TOML file, or an experiment of the package by name. Raises `UsageError` otherwise."""
     name = os.path.expanduser(name)  # noqa: PTH111
+    if Path(name).suffix.lower() in (".csv", ".parquet", ".npz"):
+        how = f"`{command('advise', name)}` says how to cluster its clients, and an experiment"
+        table = "--set scenario.name=table --set scenario.path=FILE"
+        raise UsageError(f"experiment: {name!r} is a file of data: {how} takes it by {table}")
     if name.endswith(".toml") or Path(name).is_file():
         return Path(name)
     known = shipped_experiments()

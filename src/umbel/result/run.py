@@ -32,12 +32,13 @@ from umbel.run.rounds import Rounds
 from umbel.run.stopping import Budget, Stop, Until
 from umbel.settings import hinting
 from umbel.summary import counted
+from umbel.synonyms import Answered
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, repr=False)
-class Run(Rounds):
+class Run(Rounds, Answered):
     """One method on one federation under one seed; iterate over its rounds, or save it in a folder.
 
     >>> import torch
@@ -123,7 +124,7 @@ class Experiment(ExperimentSettings):
 
 
 @dataclass(frozen=True, repr=False)
-class Result(SavedRun):
+class Result(SavedRun, Answered):
     """The results of a finished run, read from its folder: records, clusters and models.
 
     `load`, `Run.save`, `resume` and `finish` return one. The run's data are not needed.
