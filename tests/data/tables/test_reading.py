@@ -328,3 +328,44 @@ def test_a_file_of_a_folder_with_another_separator_is_to_be_saved_again(tmp_path
     (tmp_path / "c.csv").rename(tmp_path / "c")
     with pytest.raises(UsageError, match=r"a\.csv: .* by commas: write separator = \",\""):
         umbel.scenario("table", path=str(tmp_path), target="y", separator=";")
+
+
+def sites(folder: Path, **headers: str) -> Path:
+    """A file for each site, with numbers below the header."""
+    for name, header in headers.items():
+        rows = [",".join([str(n), *"01" * 4][: header.count(",") + 1]) for n in range(20)]
+        (folder / f"{name}.csv").write_text("\n".join([header, *rows]))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("odd", "settings", "said"),
+    [
+        ("Age,w,y", {}, r"a\.csv: lacks the column 'age', which .*b\.csv has; rename its 'Age'"),
+        ("age ,w,y", {}, r"lacks the column 'age', which .*b\.csv has; rename its 'age '"),
+        ("w,x,y", {}, r"lacks the column 'age', which .* has; add it, or name it in leave_out"),
+        (
+            "age,w,y,bmi",
+            {},
+            r"a\.csv: has the column 'bmi', which .*b\.csv lacks; name it in leave",
+        ),
+        ("Age,w,y", {"columns": ["age"]}, r"'age', which .*b\.csv has; rename its 'Age'"),
+        ("age,w,Y", {}, r"lacks the column 'y', which .*b\.csv has; rename its 'Y'"),
+        ("age,w,y", {"leave_out": ["v"]}, r"lacks the column 'v'.*; columns: 'y', 'age', 'w'"),
+    ],
+)
+def test_the_file_of_a_folder_whose_columns_differ_is_named_with_what_to_do(
+    odd: str, settings: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    folder = sites(tmp_path, a=odd, b="age,w,y", c="age,w,y")
+    with pytest.raises(UsageError, match=said):
+        umbel.scenario("table", path=str(folder), target="y", **settings)
+
+
+@pytest.mark.parametrize("has", ["ac", "b"])
+def test_a_column_that_only_some_files_have_can_be_left_out(has: str, tmp_path: Path) -> None:
+    headers = {name: "age,y,bmi" if name in has else "age,y" for name in "abc"}
+    folder = sites(tmp_path, **headers)
+    made = umbel.scenario("table", path=str(folder), target="y", leave_out=["bmi"])
+    assert made.train.x.shape[-1] == 1
+    assert "bmi: left out" in str(made)

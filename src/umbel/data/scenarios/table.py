@@ -137,6 +137,9 @@ class Table(Scenario):
         path = whole_path(self.path) if self.source is None else sources.path(self.source)
         wanted = partial(self._wanted, of_all=path.is_file())
         rows = read_rows(path, CsvFormat(self.separator, self.missing), wanted)
+        if path.is_dir():  # a column that only some files have may be left out
+            every, named = (*rows.columns, *rows.unread), {"leave_out": self.leave_out}
+            check_named(rows.files[0], every, named, None, self.separator)
         check_no_splits([file.stem for file in rows.files])
         targets = targets_of(rows, self.target, self.task, self._kinds.get(self.target))
         _warn_of_classes(rows, self.target, targets.classes or ())
@@ -179,6 +182,8 @@ class Table(Scenario):
         lists = ("columns", "numbers", "categories", "dates", "texts", "leave_out", "attributes")
         settings = ("client", "target", "time", "split_column", *lists)
         named = {setting: getattr(self, setting) for setting in settings}
+        if not of_all:
+            del named["leave_out"]
         unknown = "client" if of_all and self.client is None else None
         folder = [] if of_all else files_in(file.parent, ".csv")
         others = [each for each in folder if each != file]

@@ -47,6 +47,12 @@ def misread(file: Path, separator: str, others: Sequence[Path] = ()) -> str | No
     return "; ".join(advice) or None
 
 
+def header_of(file: Path, separator: str) -> list[str]:
+    """The names of a CSV file's columns; none if it is not such a file."""
+    lines = _lines(file, separator, strip=False)
+    return lines[0] if lines else []
+
+
 def _divided(file: Path, separator: str) -> tuple[str, list[list[str]]]:
     """The separator that a file seems to have, and its first lines by it."""
     tables = {each: _lines(file, each) for each in {separator: None, **SEPARATORS}}
@@ -54,12 +60,12 @@ def _divided(file: Path, separator: str) -> tuple[str, list[list[str]]]:
     return found, tables[found]
 
 
-def _lines(file: Path, separator: str) -> list[list[str]]:
+def _lines(file: Path, separator: str, strip: bool = True) -> list[list[str]]:
     """The values of the first lines that are not empty; none if the file is not such a CSV file."""
     try:
         with file.open(encoding="utf-8-sig", errors="replace", newline="") as opened:
             lines = (line for line in csv.reader(opened, delimiter=separator) if line)
-            return [[value.strip() for value in line] for line in islice(lines, FIRST)]
+            return [[v.strip() if strip else v for v in line] for line in islice(lines, FIRST)]
     except csv.Error:
         return []
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from umbel.checks import UsageError, closest
-from umbel.data.tables.headers import misread
+from umbel.data.tables.headers import header_of, misread
 from umbel.data.tables.wording import listed, to_set
 
 ASKED = {
@@ -35,8 +35,8 @@ def check_named(
     wrong, options = [], []
     for setting, value in named.items():
         one = value is None or isinstance(value, str)
-        names = [value] if one else list(value)
-        lacking = [name for name in names if name is not None and name not in header]
+        names = _names(value)
+        lacking = [name for name in names if name not in header]
         if setting == unknown or (lacking and setting in ASKED and value == USUAL[setting]):
             wrong.append(ASKED[setting])
             options.append(f"--set scenario.{setting}=COLUMN")
@@ -51,10 +51,22 @@ def check_named(
         return
     if advice := misread(file, separator, others) if file.suffix.lower() == ".csv" else None:
         raise UsageError(f"{file}: {advice}")
+    headers = {other: header_of(other, separator) for other in others}
+    for name in (name for value in named.values() for name in _names(value) if name not in header):
+        having = [other for other in others if name in headers[other]]
+        if 2 * len(having) > len(others):  # the file is at fault, not the setting
+            near = closest(name, set(header) - set(headers[having[0]]))
+            how = f"rename its {near!r}" if near else "add it"
+            raise UsageError(f"{file}: lacks the column {name!r}, which {having[0]} has; {how}")
     said = f"{file}: {'; '.join(wrong)}; columns: {listed(header)}"
     if unknown is not None:
         said += " (clients that have a column each must first be brought below one another)"
     raise UsageError(f"{said}; write {' '.join(options)}")
+
+
+def _names(value: Any) -> list[str]:
+    """The columns that a setting names."""
+    return [] if value is None else [value] if isinstance(value, str) else list(value)
 
 
 def _hint(near: str | None) -> str:

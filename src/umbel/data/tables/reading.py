@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.checks import UsageError, check, check_memory, nearest
+from umbel.checks import UsageError, check, check_memory, closest, nearest
 from umbel.data.tables.headers import misread
 from umbel.data.tables.quotes import check_quotes
 from umbel.files.reading import check_file, files_in
@@ -50,7 +50,7 @@ class TableRows:
     files: tuple[Path, ...]
     offsets: NDArray[np.int64]  # (files + 1,) file f has the rows offsets[f] to offsets[f + 1]
     typed: bool  # whether the files define the types of columns
-    #: columns of the first file that are not read -> why
+    #: columns of any file that are not read -> why
     unread: Mapping[str, str] = field(default_factory=dict)
     #: columns that a Parquet file has as the index of its table
     index: frozenset[str] = frozenset()
@@ -93,10 +93,7 @@ def read_rows(
     loaded = [load(file, form, wanted) for file in files]
     tables = [each.table for each in loaded]
     names = tables[0].column_names
-    for table, file in zip(tables, files, strict=True):
-        for name in sorted(set(names) ^ set(table.column_names)):
-            there, lacking = (file, files[0]) if name not in names else (files[0], file)
-            raise UsageError(f"{lacking}: lacks the column {name!r}, which {there} has")
+    _check_alike(files, [table.column_names for table in tables])
     counts = [table.num_rows for table in tables]
     for file, count in zip(files, counts, strict=True):
         check(count > 0, str(file), "a table without rows", "usable: it needs at least one row")
@@ -111,11 +108,27 @@ def read_rows(
         tuple(files),
         offsets,
         typed=load is _parquet,
-        unread=loaded[0].unread,
+        unread={name: use for each in reversed(loaded) for name, use in each.unread.items()},
         index=frozenset().union(*(each.index for each in loaded)),
         gaps=gaps,
         missing=form.missing,
     )
+
+
+def _check_alike(files: Sequence[Path], headers: Sequence[Sequence[str]]) -> None:
+    """Raise `UsageError` for the first file whose columns are not those of most files."""
+    sets = [frozenset(header) for header in headers]
+    usual = Counter(sets).most_common(1)[0][0]
+    model = files[sets.index(usual)]
+    for file, header, mine in zip(files, headers, sets, strict=True):
+        lacking, more = sorted(usual - mine), [name for name in header if name not in usual]
+        if lacking:
+            near = closest(lacking[0], more)
+            how = f"rename its {near!r}" if near else "add it, or name it in leave_out"
+            raise UsageError(f"{file}: lacks the column {lacking[0]!r}, which {model} has; {how}")
+        if more:
+            said = f"has the column {more[0]!r}, which {model} lacks; name it in leave_out"
+            raise UsageError(f"{file}: {said}")
 
 
 @dataclass(frozen=True)
