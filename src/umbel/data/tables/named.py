@@ -55,8 +55,8 @@ def check_named(
     for name in (name for value in named.values() for name in _names(value) if name not in header):
         having = [other for other in others if name in headers[other]]
         if 2 * len(having) > len(others):  # the file is at fault, not the setting
-            near = closest(name, set(header) - set(headers[having[0]]))
-            how = f"rename its {near!r}" if near else "add it"
+            own = closest(name, set(header) - set(headers[having[0]]))
+            how = f"rename its {own!r}" if own else "add it"
             raise UsageError(f"{file}: lacks the column {name!r}, which {having[0]} has; {how}")
     said = f"{file}: {'; '.join(wrong)}; columns: {listed(header)}"
     if unknown is not None:
