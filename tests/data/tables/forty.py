@@ -276,6 +276,31 @@ ORDINARY: dict[str, Ordinary] = {
         changed(lambda t: t.assign(day=pd.date_range("2024-01-01", periods=ROWS))),
         features=("age", "day", *WARDS),
     ),
+    "dates without hyphens": Ordinary(
+        changed(
+            lambda t: t.assign(day=pd.date_range("2024-01-01", periods=ROWS).strftime("%Y%m%d"))
+        ),
+        features=("age", "day", *WARDS),
+        warned="column 'day' has whole numbers that are dates such as 20130131; to read them as "
+        'dates, write dates = ["day"]',
+    ),
+    "dates without hyphens, as said": Ordinary(
+        changed(
+            lambda t: t.assign(day=pd.date_range("2024-01-01", periods=ROWS).strftime("%Y%m%d"))
+        ),
+        features=("age", "day", *WARDS),
+        settings={"dates": ["day"]},
+    ),
+    "dates without hyphens in Parquet, as said": Ordinary(
+        parquet(
+            lambda t: t.assign(
+                day=pd.date_range("2024-01-01", periods=ROWS).strftime("%Y%m%d").astype(int)
+            )
+        ),
+        features=("age", "day", *WARDS),
+        settings={"dates": ["day"]},
+        ending="parquet",
+    ),
     "dates with slashes, year first": Ordinary(
         changed(
             lambda t: t.assign(day=pd.date_range("2024-01-01", periods=ROWS).strftime("%Y/%m/%d"))

@@ -28,7 +28,16 @@ from umbel.data.tables.clients import (
 )
 from umbel.data.tables.encoding import Column, Encoding, Target, columns_of
 from umbel.data.tables.features import Encoder, in_single
-from umbel.data.tables.kinds import ISO_DATE, Kind, Numbers, Words, are_codes, column_of, kind_of
+from umbel.data.tables.kinds import (
+    ISO_DATE,
+    Kind,
+    Numbers,
+    Words,
+    are_codes,
+    are_dates,
+    column_of,
+    kind_of,
+)
 from umbel.data.tables.missing import with_words
 from umbel.data.tables.named import check_named
 from umbel.data.tables.parts import (
@@ -314,6 +323,11 @@ class Table(Scenario):
             what = sentence("numbers with leading zeros, as codes have", codes)
             how = to_write("categories", [*self.categories, *codes])
             logger.warning("%s: %s; if they are codes, %s", rows.files[0], what, how)
+        if days := [c.name for c in inputs if isinstance(c, Numbers) and are_dates(c)]:
+            what = sentence("whole numbers that are dates such as 20130131", days)
+            how = to_write("dates", [*self.dates, *days])
+            logger.warning("%s: %s; to read them as dates, %s", rows.files[0], what, how)
+        inputs = [column for column in inputs if column.name not in days]
         doubts = doubtful(inputs, np.concatenate(train), owners, labels)
         every = [name for found in doubts.values() for name in found]
         how = to_write("leave_out", [*self.leave_out, *every]) if len(every) <= FEW else ""

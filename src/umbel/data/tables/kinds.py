@@ -59,6 +59,9 @@ UNIT = re.compile(r"[+-]?\d[\d.,]* ?([^\d\s.,]{1,8})")
 MANY = 20
 """Different texts of numbers with one unit from which they are no categories."""
 
+FEWEST_DATES = 10
+"""So many different numbers such as 20130131 are dates."""
+
 MONTH = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 
 ELSEWHERE = (
@@ -193,6 +196,15 @@ def are_codes(rows: TableRows, column: Numbers) -> bool:
     if rows.typed or column.dates or not column.whole:
         return False
     return bool(rows.columns[column.name].str.match(r"0\d", na=False).any())
+
+
+def are_dates(column: Numbers) -> bool:
+    """Whether all numbers are dates such as 20130131."""
+    values = column.values[~np.isnan(column.values)]
+    fine = (values >= 19_000_101) & (values <= 21_001_231) & (values % 1 == 0)
+    month, day = values // 100 % 100, values % 100
+    fine &= (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
+    return len(np.unique(values)) >= FEWEST_DATES and bool(fine.all())
 
 
 def _unit(values: Any) -> str:
@@ -334,7 +346,10 @@ def _as_dates(values: Any) -> Any:
 
     if not types.is_datetime64_any_dtype(values.dtype):
         # pandas takes "now" and "today" for the moment in which they are read.
-        values = values.where(values.astype(str).str.strip().str.match(YEAR))
+        texts = values.astype(str)
+        values = (texts if types.is_integer_dtype(values.dtype) else values).where(
+            texts.str.strip().str.match(YEAR)
+        )
     return pd.to_datetime(values, errors="coerce", format="ISO8601", utc=True)
 
 
