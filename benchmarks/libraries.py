@@ -29,7 +29,7 @@ def by_library(work: Work) -> Work:
     """The same work by oneDNN, whatever its size, when told True, else without it."""
 
     def run(fast: bool) -> object:
-        with patch.object(onednn, "pays", lambda *_: fast):
+        with patch.object(onednn, "is_faster_for", lambda *_: fast):
             return work(False)
 
     return run
@@ -60,7 +60,9 @@ def main() -> None:
         raise SystemExit("this build of PyTorch has no oneDNN")
     pin()
     with patch.object(onednn, "is_faster", lambda: True):
-        lines = [line for kind in PASSES for line in rows_of(kind, given.repeats, onednn.pays)]
+        lines = [
+            line for kind in PASSES for line in rows_of(kind, given.repeats, onednn.is_faster_for)
+        ]
     used = "taken" if onednn.is_faster() else "not taken"
     square = torch.rand(2048, 2048)
     ways = [product_rate(way, square) / 1e9 for way in (torch.matmul, onednn.linear)]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from umbel.client.descent import Descent
 from umbel.client.kernels.by_example import ByExample
-from umbel.client.kernels.half import pays, pays_by_example
+from umbel.client.kernels.half import is_faster, pays_by_example
 from umbel.client.kernels.moving import Moving, Path, Weights
 from umbel.client.kernels.products import product, put_weight
 from umbel.client.optimizers import SGD
@@ -112,9 +112,9 @@ def drawn(sizes: Sizes) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 KINDS = {
-    "outputs": Kind(outputs, pays, LAYERS),
-    "outputs and gradient": Kind(gradients, pays, LAYERS),
-    "step": Kind(steps, pays, LAYERS),
+    "outputs": Kind(outputs, is_faster, LAYERS),
+    "outputs and gradient": Kind(gradients, is_faster, LAYERS),
+    "step": Kind(steps, is_faster, LAYERS),
     "step by example": Kind(
         steps_by_example, lambda _rows, examples, _out: pays_by_example(examples), EXAMPLES, most=0
     ),

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, get_origin
 
 from umbel.synonyms import synonym
 
-LONGEST = 160
+LONGEST_VALUE_CHARACTERS = 160
 """Characters of a value that a message shows."""
 
 LARGEST = 2**63 - 1
@@ -141,8 +141,8 @@ def shown(value: object) -> str:
         text = " ".join(repr(value).split())
     except (ValueError, RecursionError):  # a number of too many digits; lists in lists in lists
         return f"a value of type {type(value).__name__}, too long to be shown,"
-    cut = len(text) - LONGEST
-    return text if cut <= 0 else f"{text[:LONGEST]}... ({cut:,} characters more)"
+    cut = len(text) - LONGEST_VALUE_CHARACTERS
+    return text if cut <= 0 else f"{text[:LONGEST_VALUE_CHARACTERS]}... ({cut:,} characters more)"
 
 
 def first_line(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from umbel.checks import printable
 
-FEW = 8
+MOST_LISTED = 8
 """Longer lists of numbers or names are counted instead of shown."""
 
 
@@ -36,8 +36,10 @@ def settings(value: object) -> str:
 
 def few(names: Sequence[str]) -> str:
     """The names in a row; if there are many, the first ones and how many more there are."""
-    more = len(names) - FEW
-    return ", ".join(map(printable, names[:FEW])) + (f" and {more:,} more" if more > 0 else "")
+    more = len(names) - MOST_LISTED
+    return ", ".join(map(printable, names[:MOST_LISTED])) + (
+        f" and {more:,} more" if more > 0 else ""
+    )
 
 
 def number_text(value: float | None, digits: int) -> str:
@@ -81,11 +83,11 @@ def _short(value: object) -> str:
     if value is None or isinstance(value, str | int | float):
         return repr(value)
     if isinstance(value, Mapping):
-        shown = [f"{key!r}: {_short(value[key])}" for key in list(value)[:FEW]]
-        return "{" + ", ".join(shown + ["..."] * (len(value) > FEW)) + "}"
+        shown = [f"{key!r}: {_short(value[key])}" for key in list(value)[:MOST_LISTED]]
+        return "{" + ", ".join(shown + ["..."] * (len(value) > MOST_LISTED)) + "}"
     if isinstance(value, Sequence):
         plain = all(entry is None or isinstance(entry, str | int | float) for entry in value)
-        return repr(value) if plain and len(value) <= FEW else f"[{len(value):,} in all]"
+        return repr(value) if plain and len(value) <= MOST_LISTED else f"[{len(value):,} in all]"
     if is_dataclass(value) and not isinstance(value, type):
         return repr(value)
     return getattr(value, "__name__", type(value).__name__)

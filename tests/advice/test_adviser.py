@@ -142,7 +142,7 @@ def test_by_chance_few_clients_are_said_to_gain_or_to_be_hurt(examples: int) -> 
     assert np.mean([each.gains for each in found]) < 0.02
     same = np.full(examples, 0.1)
     assert not fate.fate_of(same, same + 1e-12, same).gains
-    assert fate.fate_of(same, same + 0.01, same).gains == (examples >= fate.FEWEST)
+    assert fate.fate_of(same, same + 0.01, same).gains == (examples >= fate.FEWEST_EXAMPLES)
 
 
 def test_losses_may_be_negative() -> None:

@@ -17,7 +17,7 @@ from umbel.advice.gain_per_client import fates
 from umbel.advice.race import Allowance, _side_by_side
 from umbel.advice.summary import ContenderRow, Summary, summary
 from umbel.advice.trial import DIVERGED, TIME_UP, Standing, Track, to_tune, waiting
-from umbel.cli.advise import LEAST, contenders_table
+from umbel.cli.advise import LEAST_NAME_WIDTH, contenders_table
 
 SHORT = 5
 LOCAL = umbel.LocalTraining(lr=0.03)
@@ -238,7 +238,7 @@ def test_names_and_numbers_of_ways_fit_in_80_columns_where_losses_are_large(
     )
     lines = printed(replace(told, contenders=(*told.contenders, large)), 80).splitlines()
     assert "…" not in "".join(lines)
-    assert long in " ".join(" ".join(line[:LEAST].strip() for line in lines).split())
+    assert long in " ".join(" ".join(line[:LEAST_NAME_WIDTH].strip() for line in lines).split())
     assert max(map(len, lines)) <= 80
     numbers = ["1.235e+07", "-1.235e+07", "-2.35e+07", "-1.23e+06", "5", "1.235e+07"]
     assert any(line.split()[-6:] == numbers for line in lines)

@@ -11,7 +11,7 @@ import torch
 from tests.engines.test_equality import TOLERANCE, assert_same, request
 from tests.federations import SIZES, blobs, mlp
 from umbel.client.kernels import by_example
-from umbel.client.kernels.by_example import Span, pays
+from umbel.client.kernels.by_example import Span, is_faster
 from umbel.client.kernels.schedule import Schedule
 from umbel.client.net import Net
 from umbel.client.objectives import REGRESSION
@@ -41,7 +41,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         begun.append(build(*given))
         return begun[-1]
 
-    monkeypatch.setattr(by_example, "pays", lambda *_, **__: True)
+    monkeypatch.setattr(by_example, "is_faster", lambda *_, **__: True)
     monkeypatch.setattr(by_example.ByExample, "of", of)
     return begun
 
@@ -91,7 +91,7 @@ def test_it_pays_where_few_examples_are_seen_often(
     schedule = Schedule.of(torch.from_numpy(plan)[None])
     span = Span.of(schedule)
     assert span.sizes == [examples]
-    assert pays(span, schedule, size_in, 200 if size_in > 64 else 10, half=False) is better
+    assert is_faster(span, schedule, size_in, 200 if size_in > 64 else 10, half=False) is better
 
 
 def test_rounding_is_no_larger_than_that_of_steps_on_the_weights(always: list[object]) -> None:

@@ -37,7 +37,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         seen.append(len(rows))
         return linear(rows, weight, bias)
 
-    monkeypatch.setattr(onednn, "pays", lambda *_: True)
+    monkeypatch.setattr(onednn, "is_faster_for", lambda *_: True)
     monkeypatch.setattr(onednn, "linear", noted)
     yield seen
     assert seen, "no product was oneDNN's"
@@ -70,7 +70,7 @@ def test_products_written_into_a_view_leave_the_rest_as_it_is(
     exact = slope.double().mT @ x.double()
     table = torch.full((MODELS, SIZE_OUT * SIZE_IN + 2), 9.0)
     weight = table[:, 1:-1].view(MODELS, SIZE_OUT, SIZE_IN)
-    monkeypatch.setattr("umbel.client.kernels.products.LARGE", 1)
+    monkeypatch.setattr("umbel.client.kernels.products.LARGE_PRODUCT", 1)
     put_weight(weight, slope, x, half=False)
     assert close(weight, exact)
     for old, new in ((1.0, -0.5), (0.9, 2.0), (0.0, 1.0)):
@@ -99,7 +99,7 @@ def test_products_written_into_a_view_leave_the_rest_as_it_is(
 def test_clients_do_the_same_work(
     work: Work, by_examples: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(by_example, "pays", lambda *_, **__: by_examples)
+    monkeypatch.setattr(by_example, "is_faster", lambda *_, **__: by_examples)
     federation = blobs(sizes=(10, 7, 4))
     net = mlp()
     asked = request(work, net, range(3))
@@ -138,14 +138,14 @@ def test_it_is_taken_on_processors_on_which_the_other_library_leaves_half_unused
 def test_small_products_and_other_types_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onednn, "is_faster", lambda: True)
     large = torch.empty(200, 784)
-    assert onednn.pays(20, large)
-    assert not onednn.pays(10, large)
-    assert not onednn.pays(1000, torch.empty(200, 200))
+    assert onednn.is_faster_for(20, large)
+    assert not onednn.is_faster_for(10, large)
+    assert not onednn.is_faster_for(1000, torch.empty(200, 200))
     # Models of this size and below may be computed with those of other seeds.
-    assert not onednn.pays(10**6, torch.empty(SMALL_MODEL))
-    assert not onednn.pays(1000, large.double())
-    assert not onednn.pays(1000, large.bfloat16())
-    assert not onednn.pays(1000, torch.empty(0, 784))
+    assert not onednn.is_faster_for(10**6, torch.empty(SMALL_MODEL))
+    assert not onednn.is_faster_for(1000, large.double())
+    assert not onednn.is_faster_for(1000, large.bfloat16())
+    assert not onednn.is_faster_for(1000, torch.empty(0, 784))
 
 
 @pytest.mark.skipif(not can_fork(), reason="this system does not fork processes")

@@ -23,7 +23,7 @@ from umbel.data.sources import Sources
 from umbel.experiment.library import find_experiment
 from umbel.folder.execution import execute
 from umbel.folder.flower_files import NODES
-from umbel.folder.how_to_continue import ADVICE
+from umbel.folder.how_to_continue import ADVICE_FILE
 from umbel.folder.run_folder import RunFolder
 from umbel.report import write_files
 from umbel.report.html.page import packed
@@ -292,7 +292,7 @@ def test_a_comparison_with_a_run_that_is_not_finished_names_it(tmp_path: Path) -
     for name in ("advice", "no-round-seed0"):
         (path / name).mkdir()
         shutil.copy(path / "ifca-digits-seed0" / "experiment.toml", path / name)
-    (path / "advice" / ADVICE).write_text("{}")
+    (path / "advice" / ADVICE_FILE).write_text("{}")
     (path / "ifca-digits-seed0" / "clusters.csv").unlink()
     page = report(path, tmp_path)
     assert "Not finished, so they are left out: ifca-digits-seed0, no-round-seed0." in page.said

@@ -13,7 +13,7 @@ from umbel.folder.clients_file import Client
 from umbel.report.by_round import MOST_MARKS, marks, quality
 from umbel.report.clients import said
 from umbel.report.figures.charts import Chart, Dot, Scatter
-from umbel.report.figures.panels import LONGEST, Panel, described
+from umbel.report.figures.panels import LONGEST_NAME_BYTES, Panel, described
 from umbel.report.html.page import listing
 from umbel.report.terminal import results as terminal
 from umbel.result.run import Result, Run
@@ -31,7 +31,7 @@ from umbel.testing import blobs, mlp
         ("精度", "精度"),
         ("%!", "figure"),
         ("../..", "figure"),
-        ("精" * 200, "精" * (LONGEST // 3)),
+        ("精" * 200, "精" * (LONGEST_NAME_BYTES // 3)),
     ],
 )
 def test_files_of_figures_are_named_by_letters_and_digits_of_any_script(

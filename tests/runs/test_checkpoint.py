@@ -21,7 +21,7 @@ from umbel.algorithms.restarts import RestartsState
 from umbel.algorithms.sharing import SharingState
 from umbel.checks import UsageError
 from umbel.folder import checkpoint, tensor_files
-from umbel.folder.checkpoint_parts import LARGE, SPARE
+from umbel.folder.checkpoint_parts import LARGE_BYTES, SPARE
 from umbel.run.state_fields import can_hold
 from umbel.testing import assert_same_state
 
@@ -152,7 +152,7 @@ class Remembering(State):
 def remembering(past: int, *counts: Any) -> Remembering:
     """A state with so many tensors in its tuple, the last one large, and these numbers."""
     blocks = [torch.full((2,), float(n)) for n in range(past - 1)]
-    large = [torch.full((LARGE // 4,), 0.5)] if past else []
+    large = [torch.full((LARGE_BYTES // 4,), 0.5)] if past else []
     models, labels = torch.zeros(1, 5), torch.zeros(3, dtype=torch.long)
     return Remembering(models, labels, tuple(blocks + large), counts)
 
@@ -218,7 +218,7 @@ def test_a_tuple_that_lacks_one_of_its_tensors_is_refused(file: Path) -> None:
 
 def features(*values: float) -> tuple[torch.Tensor, ...]:
     """A tensor of this value for each, large enough for a file of its own."""
-    return tuple(torch.full((LARGE // 4,), value) for value in values)
+    return tuple(torch.full((LARGE_BYTES // 4,), value) for value in values)
 
 
 def with_features(*blocks: torch.Tensor) -> CFLGPState:
@@ -468,7 +468,7 @@ def test_a_state_within_another_may_have_become_one_within_itself(tmp_path: Path
 def test_what_torch_conjugates_or_negates_on_reading_is_written_so(
     tmp_path: Path, large: bool
 ) -> None:
-    value = torch.full((LARGE if large else 2,), 1 + 2j).conj()
+    value = torch.full((LARGE_BYTES if large else 2,), 1 + 2j).conj()
     state = Wrapped(EMPTY.models, EMPTY.labels, (EMPTY,), value.imag)
     several = Several(EMPTY.models, EMPTY.labels, (value, value.imag))
     for each in (state, several):

@@ -169,7 +169,7 @@ def test_a_run_with_damaged_records_is_not_ended(run: Path, umbel: Shell) -> Non
 @pytest.fixture
 def interrupted(umbel: Shell, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run of four rounds, two of which are done, with parts beside its checkpoint."""
-    monkeypatch.setattr(checkpoint_parts, "LARGE", 1)
+    monkeypatch.setattr(checkpoint_parts, "LARGE_BYTES", 1)
     (umbel.folder / "cfl-gp.toml").write_text(SMALL.format(name="cfl-gp"))
     folder = RunFolder.create(umbel.folder / "run", package.read(umbel.folder / "cfl-gp.toml"))
     rounds = package.execute(folder, package.Sources.default())

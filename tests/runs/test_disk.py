@@ -34,7 +34,7 @@ def attempts(begun: Path, to: Path, fault: Fault) -> None:
 
     Each in a process of its own, forked off this one, which has loaded all that is needed.
     """
-    checkpoint_parts.LARGE = 1
+    checkpoint_parts.LARGE_BYTES = 1
     run = opened(RunFolder(begun), Sources.default())
     list(run.rounds(1))  # what is loaded late is loaded
     at = 0
@@ -71,7 +71,7 @@ def begun(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     experiment = package.read(path / "some.toml", ["rounds=2", "algorithm.num_clusters=2"])
     folder = RunFolder.create(path / "run", experiment)
     rounds = execute(folder, Sources.default())
-    with patch.object(checkpoint_parts, "LARGE", 1):
+    with patch.object(checkpoint_parts, "LARGE_BYTES", 1):
         list(islice(rounds, 1))
     rounds.close()  # type: ignore[attr-defined]
     return folder.path
@@ -90,7 +90,7 @@ def end_of(folder: RunFolder) -> tuple[list[Record], list[bytes], list[str]]:
 def test_a_run_goes_on_from_every_change_of_its_last_round(
     fault: Fault, begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint_parts, "LARGE", 1)
+    monkeypatch.setattr(checkpoint_parts, "LARGE_BYTES", 1)
     assert ended(start(attempts, begun, tmp_path, fault)) == 0
     run, whole = opened(RunFolder(begun), Sources.default()), RunFolder(tmp_path / "0")
     expected = end_of(whole)

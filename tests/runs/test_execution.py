@@ -193,7 +193,7 @@ def test_killed_while_writing_a_checkpoint(tmp_path: Path, whole: RunFolder) -> 
 def test_killed_between_a_part_and_the_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint_parts, "LARGE", 1)
+    monkeypatch.setattr(checkpoint_parts, "LARGE_BYTES", 1)
     experiment = replace(EXPERIMENT, algorithm=CFLGP(2), checkpoint_every=2)
     folder = begin(tmp_path / "run", experiment)
     go_on(folder, 2)

@@ -32,12 +32,12 @@ from umbel.engines.replies.faults import Faults
 from umbel.engines.replies.guarded import QuorumError
 from umbel.engines.replies.validation import Limits
 from umbel.flow import Engine, Replies, Request, Rows
-from umbel.folder.execution import TOGETHER, execute, execute_together
+from umbel.folder.execution import MOST_RUNS_TOGETHER, execute, execute_together
 from umbel.folder.run_folder import RunFolder
 from umbel.networks import MLP
 from umbel.result.run import Experiment, Run
 from umbel.run.joined_requests import kind_of, merged
-from umbel.run.lockstep import MeetingPoint, joined, pays, seats
+from umbel.run.lockstep import MeetingPoint, is_faster, joined, seats
 from umbel.run.records import Record
 
 LOCAL = LocalTraining(epochs=2, batch_size=10)
@@ -167,7 +167,7 @@ def test_only_chains_of_linear_layers_of_several_clients_are_side_by_side(
     net = Net(lambda: nn.Sequential(nn.Linear(6, 8), between, nn.Linear(8, 3)), objective)
     here = EngineSettings(device="cpu")
     runs = [Run(FedAvg(LOCAL), federation, net, seed=seed, engine=here) for seed in (0, 1)]
-    assert (pays(runs[0]) and seats(runs) is not None) == together
+    assert (is_faster(runs[0]) and seats(runs) is not None) == together
 
 
 def test_the_chunks_of_joined_requests_change_no_results() -> None:
@@ -341,6 +341,6 @@ def test_where_threads_are_few_no_run_is_begun_beside_others(
 
 
 def test_more_runs_than_a_system_has_files_for_are_not_side_by_side(tmp_path: Path) -> None:
-    some = [RunFolder(tmp_path / str(number)) for number in range(TOGETHER + 1)]
+    some = [RunFolder(tmp_path / str(number)) for number in range(MOST_RUNS_TOGETHER + 1)]
     assert not execute_together(some, Sources.default(), print)
     assert not list(tmp_path.iterdir())

@@ -11,12 +11,12 @@ from umbel.advice.gain_per_client import Fate
 from umbel.advice.gains import Gain, ahead, one_beside
 from umbel.advice.structure import Structure
 from umbel.advice.trial import DIVERGED, TIME_UP, Standing
-from umbel.advice.validation_clients import FEWEST
-from umbel.advice.verdict import ALIKE, Verdict, below, in_field, pays, preferred_clusters
+from umbel.advice.validation_clients import FEWEST_CLIENTS
+from umbel.advice.verdict import ALIKE, Verdict, below, in_field, is_worth_it, preferred_clusters
 from umbel.client.work import LocalTraining
 from umbel.summary import counted, few, in_short, joined_by_and
 
-FEW = 5
+FEW_EXAMPLES = 5
 """With fewer training examples in a median client, a sentence warns of too little data."""
 
 
@@ -188,7 +188,7 @@ def _cost(advice: Advice) -> Iterator[str]:
 def _doubts(advice: Advice) -> Iterator[str]:
     facts, verdict = advice.facts, advice.verdict
     yield from _from_another_start(advice)
-    if facts.train[1] < FEW:
+    if facts.train[1] < FEW_EXAMPLES:
         yield f"Half of the clients have {counted(facts.train[1], 'training example')} or fewer."
     if verdict.one.examples:
         yield from _few_judges([len(each) for each in verdict.one.examples], facts.validation)
@@ -224,8 +224,8 @@ def _few_judges(counts: Sequence[int], given: int) -> Iterator[str]:
         yield "No client has more than one validation example: no gain can be told from chance."
     else:
         yield (
-            f"Fewer than {FEWEST} clients can be compared by validation examples: what is sure "
-            "holds for these clients, and need not hold for others."
+            f"Fewer than {FEWEST_CLIENTS} clients can be compared by validation examples: what is "
+            "sure holds for these clients, and need not hold for others."
         )
         if left := len(counts) - several:
             yield (
@@ -284,7 +284,7 @@ def _why_not(lower: Standing, advice: Advice) -> str:
     verdict, standings = advice.verdict, advice.standings
     if lower.merged:
         return "all its clients chose the same model, which is one model from another start"
-    if not pays(lower, verdict.one):
+    if not is_worth_it(lower, verdict.one):
         as_good = [each for each in lower.rivals if not below(lower, each)]
         if not as_good:
             return "chance may have brought it"

@@ -16,9 +16,9 @@ from umbel.experiment import toml_file as config
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.files.atomic import write_text
 from umbel.files.reading import check_no_link, read_text
-from umbel.folder.how_to_continue import ADVICE, holds_advice
+from umbel.folder.how_to_continue import ADVICE_FILE, holds_advice
 
-FOUND, NEXT, PAGE = ADVICE, "experiment.toml", "report.html"
+FOUND, NEXT, PAGE = ADVICE_FILE, "experiment.toml", "report.html"
 
 LARGEST = 2**26
 """Largest size of a file that is read back, in bytes."""

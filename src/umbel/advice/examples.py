@@ -18,7 +18,7 @@ from umbel.summary import in_short
 MOST_EXAMPLES = 20_000
 """Largest number of examples; of larger federations, a random part of each client's is used."""
 
-FEWEST = 4
+FEWEST_EXAMPLES = 4
 """Fewest training examples of a client to be compared: each half needs two."""
 
 BINS = 256
@@ -49,18 +49,18 @@ class Pooled:
 
 
 def pooled(federation: Federation, seed: int, objective: Objective | None = None) -> Pooled:
-    """Training examples of all clients that have at least `FEWEST`, each dealt into halves.
+    """Training examples of the clients with at least `FEWEST_EXAMPLES`, each dealt into halves.
 
     Targets of several answers of yes and no are numbers, one for each question.
     """
     rng = generator(seed, Stream.ADVICE)
     train, sizes = federation.train, federation.train.sizes
-    clients = np.flatnonzero(sizes >= FEWEST)
+    clients = np.flatnonzero(sizes >= FEWEST_EXAMPLES)
     share = min(1.0, MOST_EXAMPLES / max(1, int(sizes[clients].sum())))
     rows, owner, half = [], [], []
     for place, client in enumerate(clients):
         size = int(sizes[client])
-        kept = max(FEWEST, round(share * size))
+        kept = max(FEWEST_EXAMPLES, round(share * size))
         rows.append(train.offsets[client] + rng.permutation(size)[:kept])
         owner.append(np.full(kept, place))
         half.append(np.arange(kept) % 2)

@@ -13,10 +13,10 @@ from umbel.data.splits import Split
 from umbel.seeds import Stream, generator
 from umbel.summary import in_short
 
-MOST = 4_000
+MOST_EXAMPLES = 4_000
 """Largest number of examples of each split that are used to detect drift."""
 
-FEWEST = 20
+FEWEST_EXAMPLES = 20
 """Fewest examples of each split for the detection of drift."""
 
 DRIFT = 0.6
@@ -89,7 +89,7 @@ def _compared(federation: Federation) -> tuple[NDArray[np.int64], NDArray[np.int
     """
     train, test = federation.train.sizes, federation.test.sizes
     both = (train > 0) & (test > 0)
-    times = max(1, int((train[both] // test[both]).min(initial=MOST)))
+    times = max(1, int((train[both] // test[both]).min(initial=MOST_EXAMPLES)))
     return np.minimum(train, times * test), np.minimum(train, test)
 
 
@@ -100,7 +100,7 @@ def _drift(federation: Federation, seed: int) -> float:
     from sklearn.model_selection import cross_val_predict
 
     counts = _compared(federation)
-    if min(map(_num_sampled, counts)) < FEWEST:
+    if min(map(_num_sampled, counts)) < FEWEST_EXAMPLES:
         return 0.5
     rng = generator(seed, Stream.ADVICE, 2)
     splits = (federation.train, federation.test)
@@ -122,18 +122,18 @@ def _by_chance(first: int, second: int) -> float:
 
 
 def _num_sampled(counts: NDArray[np.int64]) -> int:
-    return min(MOST, int(counts.sum()))
+    return min(MOST_EXAMPLES, int(counts.sum()))
 
 
 def _sampled(
     split: Split, counts: NDArray[np.int64], rng: np.random.Generator
 ) -> NDArray[np.float32]:
-    """Inputs drawn at random, so many of each client (M,), and at most `MOST` of them all."""
+    """Inputs drawn at random: so many of each client (M,), at most `MOST_EXAMPLES` of them all."""
     owners = np.repeat(np.arange(len(counts)), split.sizes)
     order = rng.permutation(len(split.x))
     mine = order[np.argsort(owners[order], kind="stable")]  # client by client, each in random order
     place = np.arange(len(mine)) - np.repeat(split.offsets[:-1], split.sizes)
-    rows = rng.permutation(mine[place < np.repeat(counts, split.sizes)])[:MOST]
+    rows = rng.permutation(mine[place < np.repeat(counts, split.sizes)])[:MOST_EXAMPLES]
     flat = split.x[rows].reshape(len(rows), prod(split.x.shape[1:]))
     found: NDArray[np.float32] = flat.float().numpy()
     return found

@@ -18,7 +18,7 @@ from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.flow import Rows
 
-FEWEST = 7
+FEWEST_EXAMPLES = 7
 """Fewer examples are never sure: 6 equal gains have the same sign by chance in 1 of 64 cases."""
 
 
@@ -49,7 +49,7 @@ class Fate:
         """
         from scipy.stats import t
 
-        if self.examples < FEWEST:
+        if self.examples < FEWEST_EXAMPLES:
             return inf
         return float(self.error * t.ppf(1 - SURE, df=self.examples - 1))
 

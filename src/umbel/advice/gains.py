@@ -10,7 +10,7 @@ import numpy as np
 
 from umbel.advice.examples import Floats
 from umbel.advice.trial import Standing
-from umbel.advice.validation_clients import FEWEST
+from umbel.advice.validation_clients import FEWEST_CLIENTS
 
 SURE = 0.01
 """Largest p-value of a mean gain that counts as sure; below 0.05, as several gains are tested."""
@@ -56,7 +56,7 @@ def gain(new: Floats, old: Floats) -> Gain:
     known = ~(np.isnan(new) | np.isnan(old))
     values, equal = _gains(new[known], old[known], _usual([new[known], old[known]]))
     mean = float(values.mean()) if len(values) else nan
-    if len(values) < FEWEST:
+    if len(values) < FEWEST_CLIENTS:
         return Gain(mean=mean, low=-inf, high=inf, p_value=1.0)
     if equal:  # as where fine-tuning began and ended with the same model
         return _equal(mean, len(values))

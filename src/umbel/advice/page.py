@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from umbel.advice.gain_per_client import FEWEST
+from umbel.advice.gain_per_client import FEWEST_EXAMPLES
 from umbel.advice.gains import SURE
 from umbel.advice.summary import Summary
 from umbel.report.figures.charts import Chart, Dot, Line, Middle, Strip, Strips, swarm
@@ -115,7 +115,7 @@ def _clients(told: Summary) -> Markup:
     caption = (
         f"Gains and losses beyond chance have a p-value of at most {SURE:g}, for each client by "
         "itself. The error and the p-value are by Student's t over its validation examples, of "
-        f"which fewer than {FEWEST} can't tell."
+        f"which fewer than {FEWEST_EXAMPLES} can't tell."
     )
     clients = table(heads, rows, tall=True, id="clients")
     return join(clients, element("p", caption, class_="quiet"))

@@ -40,7 +40,7 @@ ROUNDS_A_RATE = 5
 FIRST = 20
 """Rounds before the first comparison of contenders; each later one is after twice as many."""
 
-MOST = 1_000_000
+MOST_ROUNDS = 1_000_000
 """Largest number of rounds that a budget may allow."""
 
 LONG = 2_000
@@ -58,7 +58,7 @@ class Allowance:
     seconds: float = inf  #: of time; the result then depends on how fast the machine is
 
     def __post_init__(self) -> None:
-        check(1 <= self.rounds <= MOST, "rounds", self.rounds, f"1 to {MOST:,}")
+        check(1 <= self.rounds <= MOST_ROUNDS, "rounds", self.rounds, f"1 to {MOST_ROUNDS:,}")
         check(self.seconds > 0, "budget", self.seconds, "more than 0 seconds")
 
     @classmethod

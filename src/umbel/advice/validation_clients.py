@@ -9,7 +9,7 @@ from umbel.advice.examples import Ints
 from umbel.client.batches import Batch
 from umbel.data.splits import Split
 
-FEWEST = 6
+FEWEST_CLIENTS = 6
 """Fewer clients are compared by example: 5 clients agree in sign by chance in 1 of 16 cases."""
 
 
@@ -25,7 +25,7 @@ def judges(split: Split) -> NDArray[np.bool_]:
 
 def by_example(split: Split) -> bool:
     """Whether too few clients have examples to be compared by their means."""
-    return int((num_labelled(split) > 0).sum()) < FEWEST
+    return int((num_labelled(split) > 0).sum()) < FEWEST_CLIENTS
 
 
 def num_labelled(split: Split) -> Ints:

@@ -61,7 +61,7 @@ def decide(standings: Sequence[Standing], structure: Structure) -> Verdict:
     alone = next(each for each in standings if each.contender.kind == "local")
     clustered = preferred_clusters(standings, structure)
     field = [each for each in standings if in_field(each, clustered)]
-    better = [each for each in field if each is one or pays(each, one)]
+    better = [each for each in field if each is one or is_worth_it(each, one)]
     lowest = min(better, key=lambda each: each.mean)
     alike = [each for each in better if each.mean <= lowest.mean + ALIKE * abs(lowest.mean)]
     chosen = min(alike, key=_effort)
@@ -83,7 +83,7 @@ def decide(standings: Sequence[Standing], structure: Structure) -> Verdict:
     )
 
 
-def pays(standing: Standing, one: Standing) -> bool:
+def is_worth_it(standing: Standing, one: Standing) -> bool:
     """Whether it surely beats one model; fine-tuning must also beat longer joint training.
 
     Fine-tuning one model must also beat clusters that are trained longer, if these surely beat one

@@ -16,7 +16,7 @@ from umbel.client.work import Work
 from umbel.flow import Flow
 from umbel.server.ask import Context, Sample
 
-MOST = 1_000
+MOST_STARTS = 1_000
 """Largest number of starts."""
 
 
@@ -54,7 +54,9 @@ class Restarts(Algorithm[State]):
     keep: Literal["lowest-loss", "most-balanced"] = "lowest-loss"
 
     def __post_init__(self) -> None:
-        check(1 <= self.restarts <= MOST, "restarts", self.restarts, f"in 1 to {MOST:,}")
+        check(
+            1 <= self.restarts <= MOST_STARTS, "restarts", self.restarts, f"in 1 to {MOST_STARTS:,}"
+        )
         check(self.trial_rounds >= 1, "trial_rounds", self.trial_rounds, "1 or more")
         twice = isinstance(self.of, Restarts)
         check(not twice, "of", type(self.of).__name__, "another method: give `restarts` only once")

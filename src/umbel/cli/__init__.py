@@ -21,7 +21,7 @@ from umbel.version import __version__
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 
-LONGEST = 1_000
+LONGEST_ERROR_CHARACTERS = 1_000
 """Largest number of characters of an error message."""
 
 CLUSTERS = Place("umbel.cli.show", "estimate_clusters", "Estimate how many clusters there are.")
@@ -138,5 +138,8 @@ def _said(error: click.ClickException) -> str:
 def refused(message: str, status: int) -> int:
     """Print the message as one line on standard error, and return the exit status."""
     line = printable(message)
-    click.echo(line if len(line) <= LONGEST else f"{line[:LONGEST]} ...", err=True)
+    click.echo(
+        line if len(line) <= LONGEST_ERROR_CHARACTERS else f"{line[:LONGEST_ERROR_CHARACTERS]} ...",
+        err=True,
+    )
     return status

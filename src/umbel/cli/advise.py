@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from umbel.advice.summary import ContenderRow, Summary
 
-LEAST = 16
+LEAST_NAME_WIDTH = 16
 """Smallest width of the column of names, in characters."""
 
 
@@ -144,7 +144,7 @@ def contenders_table(told: Summary) -> Table:
     )
     table = frameless("way", caption=caption)
     # Names wrap, but never vanish beside numbers that need much room.
-    table.columns[0].min_width = LEAST
+    table.columns[0].min_width = LEAST_NAME_WIDTH
     table.collapse_padding = True
     for name in ("loss", "gain", "95% interval", "rounds", "test"):
         table.add_column(Text(name), justify="right", no_wrap=True)

@@ -22,7 +22,7 @@ from umbel.client.imports import imported
 from umbel.client.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective, alike
 from umbel.summary import in_short
 
-MOST = 1e12
+LARGEST_METRIC = 1e12
 """Largest magnitude of a metric that has no bound of its own."""
 
 
@@ -34,8 +34,8 @@ class Metric:
     """
 
     of: Callable[[NDArray[Any], NDArray[Any]], float]
-    low: float = -MOST
-    high: float = MOST
+    low: float = -LARGEST_METRIC
+    high: float = LARGEST_METRIC
     task: Literal["classes", "numbers", "any"] = "any"
 
     __repr__ = in_short
@@ -196,7 +196,7 @@ def _log_loss(labels: NDArray[Any], odds: NDArray[Any]) -> float:
 
 def _perplexity(labels: NDArray[Any], odds: NDArray[Any]) -> float:
     """The exponential of the mean cross-entropy: C for guesses among C, 1 for certainty."""
-    return exp(min(_log_loss(labels, odds), log(MOST)))
+    return exp(min(_log_loss(labels, odds), log(LARGEST_METRIC)))
 
 
 def _macro_f1(labels: NDArray[Any], odds: NDArray[Any]) -> float:

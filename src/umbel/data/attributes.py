@@ -23,7 +23,7 @@ Attributes: TypeAlias = "Mapping[str, tuple[str, ...]]"
 Given: TypeAlias = "Mapping[str, Sequence[object] | Mapping[str, object]]"
 """Attributes in the form that users give: the values in a list, or by client name."""
 
-LONGEST = 2**17
+LONGEST_VALUE_CHARACTERS = 2**17
 """Largest number of characters of a value that Python reads from a CSV file."""
 
 FILE, OWNER = "attributes.csv", "client"
@@ -45,9 +45,9 @@ def attributes_of(given: Given | None, names: tuple[str, ...]) -> dict[str, tupl
         found[name] = tuple("" if is_missing(value) else str(value) for value in of_each)
         for value in found[name]:
             check(is_plain(value), f"attributes: {name}", value, "without control characters")
-            expected = f"one of at most {LONGEST:,}"
+            expected = f"one of at most {LONGEST_VALUE_CHARACTERS:,}"
             length = f"a value of {len(value):,} characters"
-            check(len(value) <= LONGEST, f"attributes: {name}", length, expected)
+            check(len(value) <= LONGEST_VALUE_CHARACTERS, f"attributes: {name}", length, expected)
     return found
 
 
@@ -75,7 +75,7 @@ def read_attributes(folder: Path, names: tuple[str, ...]) -> dict[str, tuple[str
         return {}
     try:
         head, *lines = list(csv.reader(io.StringIO(read_text(file)))) or [[]]
-    except csv.Error as error:  # such as a value longer than LONGEST
+    except csv.Error as error:  # such as a value longer than LONGEST_VALUE_CHARACTERS
         raise UsageError(f"{file}: not a table of values between commas: {error}") from None
     fine = len(head) > 1 and head[0] == OWNER and len(set(head)) == len(head)
     check(fine, f"{file}: line 1", ",".join(head), f"of the form {OWNER},NAME with different names")

@@ -19,6 +19,7 @@ from umbel.data.channel_scale import ChannelScale
 from umbel.data.npz import check_saved, partial_files, read_arrays
 from umbel.data.splits import Split
 from umbel.files.reading import check_length, files_in, read_text
+from umbel.summary import in_short
 
 GROUPS = "groups.csv"
 
@@ -31,7 +32,7 @@ CLASSES = "num_classes"
 SCALE = ("channel_mean", "channel_deviation")
 """Names of the scale of recordings, (C,) each, if the saved federation has one."""
 
-KNOWN = (*ARRAYS, CLASSES, *SCALE)
+KNOWN_ARRAYS = (*ARRAYS, CLASSES, *SCALE)
 
 FILE_NAME = 'a name for a file: no / \\ , " or line break, no dot in front, no space at an end'
 
@@ -46,6 +47,8 @@ class ClientFiles:
     num_classes: int | None  # None: regression
     attributes: Attributes
     scale: ChannelScale | None  # of recordings
+
+    __repr__ = in_short
 
 
 def write_clients(clients: ClientFiles, path: Path) -> None:
@@ -167,7 +170,9 @@ def _is_written(clients: ClientFiles, path: Path) -> bool:
             return False
         beside = _beside(clients)
         return all(
-            _are_equal(read_arrays(path / f"{name}.npz", KNOWN), _arrays(clients, client) | beside)
+            _are_equal(
+                read_arrays(path / f"{name}.npz", KNOWN_ARRAYS), _arrays(clients, client) | beside
+            )
             for client, name in enumerate(clients.names)
         )
     except UsageError:  # an unreadable file is not one of these

@@ -27,7 +27,7 @@ SAMPLED = 2**20
 LOWS, HIGHS = (0.0, -1.0, -inf), (1.0, 127.0, 255.0, 65535.0, inf)
 """Bounds of values, the closest first, that say on which scale they are."""
 
-FACTOR = 20.0
+UNUSUAL_FACTOR = 20.0
 """A ratio of sizes from which units probably differ."""
 
 LEAST_ROWS = 10
@@ -170,7 +170,7 @@ class Comparison:
         """Yield what to say if sizes differ so much that units probably do."""
         ranked = sorted(self.entries, key=lambda entry: entry[2].size)
         factors = [large[2].size / small[2].size for small, large in pairwise(ranked)]
-        if not factors or max(factors) < FACTOR:
+        if not factors or max(factors) < UNUSUAL_FACTOR:
             return
         cut = factors.index(max(factors)) + 1
         odd, usual, how = ranked[cut:], ranked[:cut], "large"
@@ -288,7 +288,9 @@ def warn_of_units(
         known = sorted(span for span in spans if isfinite(span[0]))
         for cut in range(1, len(known)):
             factor = known[cut][0] / known[cut - 1][0]
-            if factor < FACTOR or min(o[1] for o in known[cut:]) <= max(o[2] for o in known[:cut]):
+            if factor < UNUSUAL_FACTOR or min(o[1] for o in known[cut:]) <= max(
+                o[2] for o in known[:cut]
+            ):
                 continue
             few, rest, how = known[:cut], known[cut:], "small"
             if len(few) > len(rest):
@@ -317,7 +319,7 @@ def _standardised(shards: Sequence[Tensor], names: Sequence[str]) -> tuple[list[
         if negative and not (0.3 <= negative <= 0.7 and 0.2 <= size <= 2):
             return [], []
         (both if negative else none)[name] = size
-    apart = both and none and min(none.values()) >= FACTOR * max(both.values())
+    apart = both and none and min(none.values()) >= UNUSUAL_FACTOR * max(both.values())
     return (list(both), list(none)) if apart else ([], [])
 
 

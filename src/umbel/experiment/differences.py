@@ -19,7 +19,7 @@ from umbel.run.wrappers import said_idly
 ELSEWHERE = "choose another folder, on the command line by --runs-dir or --set name=..."
 """What to do where a folder holds something else."""
 
-MOST = 3
+MOST_NAMED = 3
 """Largest number of settings that a message names."""
 
 WORKERS = "engine.workers"
@@ -103,9 +103,9 @@ def _alike(name: str, one: Any, other: Any) -> bool:
 
 
 def _listed(differences: Mapping[str, str]) -> str:
-    named = [*differences.values()][:MOST]
-    if len(differences) > MOST:
-        named.append(f"and {len(differences) - MOST} more")
+    named = [*differences.values()][:MOST_NAMED]
+    if len(differences) > MOST_NAMED:
+        named.append(f"and {len(differences) - MOST_NAMED} more")
     return "; ".join(named)
 
 

@@ -24,7 +24,7 @@ from umbel.networks.base import Model
 from umbel.run.digests import constants_print, digest, fingerprint, near, split_digest, structure
 from umbel.run.objective_digests import NOTHING, Prints, objective_prints
 
-KNOWN = {name.upper(): each for name, each in OBJECTIVES.items()}
+OBJECTIVE_NAMES = {name.upper(): each for name, each in OBJECTIVES.items()}
 """umbel's own objectives, by their names in a run's folder."""
 
 
@@ -79,11 +79,11 @@ class OwnModule(Model):
 
     def net(self) -> Net:
         """The net again. Raises `UsageError` where no file says how to build it."""
-        if self.objective not in KNOWN:
+        if self.objective not in OBJECTIVE_NAMES:
             raise UsageError(f"its objective, {self.objective}, is one of your own")
         if not self.source:
             raise UsageError(f"its module, {self}, was built in Python")
-        objective = KNOWN[self.objective]
+        objective = OBJECTIVE_NAMES[self.objective]
         net = Net(self._builder(), objective, trained=self.trained, moving=self.moving)
         self.check_fits(net)
         return net
@@ -146,7 +146,9 @@ def own_module(net: Net, federation: Federation | None = None) -> OwnModule:
     built = [structure(module), str(net.dtype)]
     built += [f"{entry.name} {tuple(entry.shape)}" for entry in entries]
     # Equal, not the same object: nets are copied, and sent to other processes.
-    objective = next((name for name, each in KNOWN.items() if each == net.objective), None)
+    objective = next(
+        (name for name, each in OBJECTIVE_NAMES.items() if each == net.objective), None
+    )
     own = federation if objective is None else None
     return OwnModule(
         kind=type(module).__name__,

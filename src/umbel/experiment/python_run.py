@@ -19,7 +19,7 @@ from umbel.experiment.differences import (
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.flat import same
 from umbel.experiment.made_in_python import (
-    KNOWN,
+    OBJECTIVE_NAMES,
     OwnData,
     OwnModule,
     others_frozen,
@@ -149,7 +149,7 @@ def what_only_python_has(experiment: ExperimentSettings) -> str:
     data, module = experiment.scenario, experiment.model
     if isinstance(data, OwnData) and data.engine:
         return f"its engine, {data.engine}, is an object: to resume, give the run such an engine"
-    if isinstance(module, OwnModule) and module.objective not in KNOWN:
+    if isinstance(module, OwnModule) and module.objective not in OBJECTIVE_NAMES:
         return f"its objective, {module.objective}, is your own: pass the net to load and export"
     if isinstance(module, OwnModule) and not module.source:
         return f"no file says how to build its {module.kind}: pass the net to load and export"

@@ -29,10 +29,10 @@ NOT_SWEPT: Mapping[str, str] = {
 
 CLOSING = {"[": "]", "{": "}"}
 
-LONGEST = 150
+LONGEST_NAME_CHARACTERS = 150
 """Characters of a name, as that of a folder has room for 255 bytes."""
 
-MOST = 1_000
+MOST_EXPERIMENTS = 1_000
 """Experiments that one file and several values may make."""
 
 EMPTY = "none"
@@ -78,7 +78,12 @@ def sweep(file: Path, settings: Sequence[str]) -> Sweep:
     """
     choices = [values_of(setting) for setting in settings]
     count = prod(map(len, choices))
-    check(count <= MOST, "--set", f"{count:,} combinations of values", f"{MOST:,} at most")
+    check(
+        count <= MOST_EXPERIMENTS,
+        "--set",
+        f"{count:,} combinations of values",
+        f"{MOST_EXPERIMENTS:,} at most",
+    )
     several = {path_of(values[0]) for values in choices if len(values) > 1}
     has = cache(partial(_has, file))
     experiments: dict[str, ExperimentSettings] = {}
@@ -147,10 +152,14 @@ def _named(experiment: ExperimentSettings, given: Mapping[str, str]) -> str:
     table = plain(experiment)
     values = {path: _slug(_value(table, path, setting)) for path, setting in given.items()}
     name = _joined(experiment.name, values)
-    if len(name) <= LONGEST:
+    if len(name) <= LONGEST_NAME_CHARACTERS:
         return name
     short = _joined(experiment.name, {_last_key(path, values): v for path, v in values.items()})
-    return short if len(short) <= LONGEST else f"{short[: LONGEST - 7]}-{_digest(name)}"
+    return (
+        short
+        if len(short) <= LONGEST_NAME_CHARACTERS
+        else f"{short[: LONGEST_NAME_CHARACTERS - 7]}-{_digest(name)}"
+    )
 
 
 def _joined(name: str, values: Mapping[str, str]) -> str:

@@ -37,7 +37,7 @@ STALE = 3600.0
 WITHIN = "partial"
 """Name of the incomplete file in such a folder, so that nobody takes it for the file itself."""
 
-LONGEST = 200
+LONGEST_NAME_BYTES = 200
 """Bytes of a file's name in that of its folder, which may have 255; a digest follows if cut."""
 
 
@@ -88,9 +88,9 @@ def remove_partial(left: Path) -> None:
 def _beginning(file: Path) -> str:
     """How the names of the folders begin in which a file is written."""
     name = file.name.encode(errors="surrogateescape")
-    if len(name) <= LONGEST:
+    if len(name) <= LONGEST_NAME_BYTES:
         return f".{file.name}."
-    cut = name[:LONGEST].decode(errors="ignore")
+    cut = name[:LONGEST_NAME_BYTES].decode(errors="ignore")
     return f".{cut}-{hashlib.sha256(name).hexdigest()[:16]}."
 
 

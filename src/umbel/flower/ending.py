@@ -18,7 +18,7 @@ ENDED = (
 )
 """What is known if Flower ends the process, or takes no more requests of its token."""
 
-KNOWN = (UsageError, QuorumError, OSError, MemoryError)
+KNOWN_ERRORS = (UsageError, QuorumError, OSError, MemoryError)
 """Errors whose message is for users, who need not see where they were raised."""
 
 
@@ -34,7 +34,7 @@ def said_last(work: Callable[[], object]) -> None:
         work()
     except Exception as error:
         why[:] = [_reason(error)]
-        if not isinstance(error, KNOWN):
+        if not isinstance(error, KNOWN_ERRORS):
             raise
         raise error.with_traceback(None) from None
     why.clear()
@@ -44,7 +44,7 @@ def _reason(error: Exception) -> str:
     expired = isinstance(error, httpx.HTTPStatusError) and error.response.status_code in (401, 403)
     if expired:
         return ENDED
-    kind = "" if isinstance(error, KNOWN) else f"{type(error).__name__}: "
+    kind = "" if isinstance(error, KNOWN_ERRORS) else f"{type(error).__name__}: "
     return kind + first_line(error)
 
 

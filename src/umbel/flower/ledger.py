@@ -30,7 +30,7 @@ Entries = dict[str, list[str]]
 
 EXCEEDED = "another update would exceed epsilon"
 
-ADVICE = "nothing more is released: bring back a copy of both, or begin in an empty folder"
+HOW_TO_REPAIR = "nothing more is released: bring back a copy of both, or begin in an empty folder"
 """Advice that ends the message if the ledger or the secret is damaged or lost."""
 
 
@@ -49,7 +49,7 @@ class Kept:
 
 def read_ledger(folder: Path) -> Kept:
     """The content of a ledger, empty without a file. Raises `UsageError` for a damaged file."""
-    known = json_value(folder / RELEASED, _from_plain, ADVICE)
+    known = json_value(folder / RELEASED, _from_plain, HOW_TO_REPAIR)
     return Kept({}) if known is None else known
 
 
@@ -217,9 +217,9 @@ class Ledger:
             return secret, {}
         lost = next((name for name in (SECRET, RELEASED) if not (self.folder / name).is_file()), "")
         if lost:
-            raise UsageError(f"{self.folder / lost}: lost; {ADVICE}")
+            raise UsageError(f"{self.folder / lost}: lost; {HOW_TO_REPAIR}")
         secret = file.read_bytes()
         if kept.secret not in (None, hashlib.sha256(secret).hexdigest()):
-            raise UsageError(f"{file}: damaged: not the secret of the ledger; {ADVICE}")
+            raise UsageError(f"{file}: damaged: not the secret of the ledger; {HOW_TO_REPAIR}")
         self._check_noise(kept)
         return secret, entries

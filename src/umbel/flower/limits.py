@@ -29,7 +29,7 @@ OF_ENGINES = {
 }
 """Settings of a node for the engine on its own machine, in place of the experiment's."""
 
-LONGEST = 10**8
+LONGEST_SECONDS = 10**8
 """Largest number of seconds that the alarms of every system can count: three years."""
 
 
@@ -134,10 +134,10 @@ class NodeLimits(Settings):
         """Interrupt what is done inside when the time is over, and raise `RefusedError`.
 
         Only a main thread, in which Flower runs apps on real nodes, can be interrupted, and only on
-        a system that has alarms; elsewhere the time is not bounded, nor is it beyond `LONGEST`.
+        a system that has alarms; elsewhere, and beyond `LONGEST_SECONDS`, time is not bounded.
         """
         main = threading.current_thread() is threading.main_thread()
-        if not main or not hasattr(signal, "setitimer") or self.max_seconds > LONGEST:
+        if not main or not hasattr(signal, "setitimer") or self.max_seconds > LONGEST_SECONDS:
             yield
             return
 

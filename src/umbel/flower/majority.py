@@ -9,7 +9,7 @@ from typing import TypeVar
 from umbel.checks import UsageError
 from umbel.flower.errors import RefusedError, abbreviated
 from umbel.flower.handshake import Site, SiteForm
-from umbel.summary import FEW, counted
+from umbel.summary import MOST_LISTED, counted
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ def differences(sites: Iterable[Site]) -> str:
         + f" at {counted(count, 'node')}"
         for form, count in votes.most_common()
     ]
-    return "; ".join(said[:FEW]) + _advice(votes, any(site.inputs for site in sites))
+    return "; ".join(said[:MOST_LISTED]) + _advice(votes, any(site.inputs for site in sites))
 
 
 def _advice(forms: Iterable[SiteForm], tables: bool) -> str:

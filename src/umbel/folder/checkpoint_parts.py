@@ -24,7 +24,7 @@ from umbel.files.atomic import PARTIAL, remove_partial
 from umbel.folder.tensor_files import reading, write_over
 from umbel.summary import in_short
 
-LARGE = 2**20
+LARGE_BYTES = 2**20
 """Smallest tensor of a tuple that gets a file of its own, in bytes; for others it costs more."""
 
 SPARE = "spare.safetensors"
@@ -73,7 +73,7 @@ def place(checkpoint: Path) -> Path:
 def are_parts(values: Mapping[str, object]) -> Iterator[tuple[str, Tensor]]:
     """The large ones among the tensors of a tuple."""
     for name, value in values.items():
-        if is_entry(name) and isinstance(value, Tensor) and value.nbytes >= LARGE:
+        if is_entry(name) and isinstance(value, Tensor) and value.nbytes >= LARGE_BYTES:
             yield name, value
 
 

@@ -43,7 +43,7 @@ FORM = (
     "of their clients, int64, as `clients`"
 )
 
-ADVICE = "; remove it: it is not needed"
+HOW_TO_REPAIR = "; remove it: it is not needed"
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class EvidenceFolder:
         for number, file in self._files():
             tensors = _opened(file)[0]
             if not fits(tensors):
-                raise UsageError(f"{file}: damaged: not evidence of a method{ADVICE}")
+                raise UsageError(f"{file}: damaged: not evidence of a method{HOW_TO_REPAIR}")
             found.append(Snapshot(number, tensors))
         return found
 
@@ -157,7 +157,7 @@ def spacing(done: int) -> int:
 
 def _opened(file: Path) -> tuple[dict[str, Tensor], bool]:
     """The tensors of a file, and whether it is kept apart from the spacing."""
-    with reading(file, "damaged", ADVICE) as (opened, header):
+    with reading(file, "damaged", HOW_TO_REPAIR) as (opened, header):
         return tensors_in(opened), bool(header["apart"])
 
 

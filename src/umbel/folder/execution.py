@@ -31,7 +31,7 @@ from umbel.folder.run_folder import RunFolder
 from umbel.folder.sessions_file import now
 from umbel.folder.tensor_files import remove_half_written
 from umbel.run.guarded_engine import are_elsewhere
-from umbel.run.lockstep import pays, seats
+from umbel.run.lockstep import is_faster, seats
 from umbel.run.records import Record
 from umbel.run.rounds import Rounds
 from umbel.run.scores import ClientScores
@@ -43,7 +43,7 @@ from umbel.version import differing
 
 T = TypeVar("T")
 
-TOGETHER = 100
+MOST_RUNS_TOGETHER = 100
 """Largest number of runs that go side by side."""
 
 
@@ -136,19 +136,20 @@ def execute_together(
 ) -> bool:
     """Do the rest of several runs side by side; return False, without work, if not faster.
 
-    At most `TOGETHER` runs go side by side: each needs a file and a thread, which systems limit.
+    At most `MOST_RUNS_TOGETHER` runs go side by side: each needs a file and a thread, which
+    systems limit.
 
     `report` is called with the records of the last of the runs. The seconds in records are each
     run's share.
     """
-    if len(folders) > TOGETHER:
+    if len(folders) > MOST_RUNS_TOGETHER:
         return False
     with ExitStack() as locks:
         for folder in folders:
             locks.enter_context(folder.locked())
             folder.check_asked()
         left = [folder for folder in folders if not folder.finished]
-        if len(left) < 2 or not pays(first := _runnable(left[0]).open(sources)):
+        if len(left) < 2 or not is_faster(first := _runnable(left[0]).open(sources)):
             return False
         runs = [first, *(_runnable(folder).open(sources) for folder in left[1:])]
         table = seats(runs)

@@ -53,12 +53,12 @@ def held(run: Path, finished: bool) -> str:
     return f"holds a run already; go on with it by {way_on(run)}{also}"
 
 
-ADVICE = "advice.json"
+ADVICE_FILE = "advice.json"
 
 
 def holds_advice(folder: Path) -> bool:
     """Whether `umbel advise` wrote this folder."""
-    return (folder / ADVICE).is_file()
+    return (folder / ADVICE_FILE).is_file()
 
 
 def check_no_advice(folder: Path) -> None:

@@ -13,7 +13,7 @@ from umbel.checks import check
 from umbel.networks.base import Model
 from umbel.networks.lora import LoRA
 
-MOST = 1e30
+LARGEST_BOUND = 1e30
 """Largest bound of initial weights; single precision ends at 3e38."""
 
 
@@ -25,8 +25,8 @@ class Linear(Model):
     init: float | None = None
 
     def __post_init__(self) -> None:
-        fine = self.init is None or 0 < self.init <= MOST
-        check(fine, "init", self.init, f"more than 0, and {MOST:g} at most")
+        fine = self.init is None or 0 < self.init <= LARGEST_BOUND
+        check(fine, "init", self.init, f"more than 0, and {LARGEST_BOUND:g} at most")
 
     def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
         layer = nn.Linear(prod(input_shape), num_outputs)

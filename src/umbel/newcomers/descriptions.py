@@ -40,7 +40,7 @@ SHUFFLES = 199
 ALPHA = 0.01
 """Largest p-value with which inputs count as telling the clusters apart."""
 
-FEWEST = 100
+FEWEST_DIVISIONS = 100
 """Ways to divide clients below which no permutation gives a p-value as small as `ALPHA`."""
 
 FEWEST_INPUTS = 5
@@ -53,7 +53,7 @@ ROUNDING = 1e-6
 
 LABELS = "give newcomers some labels, and leave out --unlabelled (labelled=False)"
 
-ADVICE = "remove it, and it will be made again from the run's data"
+HOW_TO_REPAIR = "remove it, and it will be made again from the run's data"
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -109,7 +109,7 @@ def load(folder: Path) -> Descriptions | None:
     file = folder / FILE
     if not file.is_file():
         return None
-    advice = f"; {ADVICE}"
+    advice = f"; {HOW_TO_REPAIR}"
     with tensor_files.reading(file, "not the descriptions that were written", advice) as (
         opened,
         header,
@@ -205,7 +205,7 @@ def _chance(scores: Floats, clusters: Ints, rng: np.random.Generator) -> float:
     By permutation, or for few clients by assuming a normal distribution.
     """
     ways = _divisions(np.bincount(clusters))
-    if ways < FEWEST:
+    if ways < FEWEST_DIVISIONS:
         return _normal_chance(scores, clusters)
     least = _between(scores, clusters) * (1 - 1e-9)
     shuffled = (rng.permutation(clusters) for _ in range(SHUFFLES))

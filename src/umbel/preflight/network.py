@@ -21,7 +21,7 @@ from umbel.preflight.examples import check_examples
 from umbel.preflight.models import check_gradient, check_models, check_repeats
 from umbel.preflight.objective import check_accuracy, check_objective
 from umbel.preflight.outputs import warn_of_outputs
-from umbel.preflight.sample import FEW, SOME, sample
+from umbel.preflight.sample import FEW_EXAMPLES, SOME_EXAMPLES, sample
 from umbel.preflight.torch_errors import explained
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ def check_fit(net: Net, federation: Federation) -> None:
         check_models(net, theta, batch.x)
     check_examples(net, theta, federation, batch.x)
     with explained(batch.x):
-        warn_of_outputs(net.using("in-place"), federation, sample(net, federation, FEW))
+        warn_of_outputs(net.using("in-place"), federation, sample(net, federation, FEW_EXAMPLES))
 
 
 def check_there(net: Net, federation: Federation, device: torch.device) -> None:
@@ -143,7 +143,7 @@ def _check_outputs(outputs: Tensor, federation: Federation) -> None:
 
 def _check_own_objective(net: Net, theta: Tensor, federation: Federation) -> None:
     """Try an objective of the user's own on more examples: two examples may agree by chance."""
-    some = sample(net, federation, SOME)
+    some = sample(net, federation, SOME_EXAMPLES)
     outputs = net.outputs(theta, some.x)
     _check_outputs(outputs, federation)
     check_objective(net.objective, outputs, some.y, _or_scale(federation))

@@ -18,7 +18,7 @@ from umbel.client.net import Net
 from umbel.client.objectives import Objective
 from umbel.client.seeding import drawing_from
 from umbel.data.federation import Federation
-from umbel.preflight.sample import SOME, sample
+from umbel.preflight.sample import SOME_EXAMPLES, sample
 from umbel.preflight.torch_errors import in_a_line
 from umbel.summary import counted
 
@@ -158,7 +158,7 @@ def _predicted(net: Net, federation: Federation) -> Iterator[Predictions]:
     split = federation.test if len(federation.test.x) else federation.train
     theta = net.new(seed=0)
     x, y = split.typed(int(split.sizes.argmax()), net.dtype)
-    for batch in (Batch(x[:SLICE], y[:SLICE]), sample(net, federation, SOME)):
+    for batch in (Batch(x[:SLICE], y[:SLICE]), sample(net, federation, SOME_EXAMPLES)):
         outputs = net.outputs(theta, batch.x)
         for made in (outputs, outputs + torch.randn_like(outputs)):
             yield predictions(net.objective, made, batch.y)

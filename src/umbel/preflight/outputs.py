@@ -20,7 +20,7 @@ from umbel.preflight.models import changed
 
 log = logging.getLogger(__name__)
 
-FACTORS = (100, 300)
+WEIGHT_FACTORS = (100, 300)
 """Weights are made larger by these; outputs without a bound then grow by 3 or more."""
 
 GROWS = 1.5
@@ -87,7 +87,7 @@ def _outputs(net: Net, theta: Tensor, x: Tensor) -> Tensor:
 def _range(net: Net, models: list[Tensor], x: Tensor) -> tuple[float, float]:
     """The smallest and largest outputs of all models; infinite where there is no bound."""
     cut, ends = net.layout.num_weights, []
-    for factor in FACTORS:
+    for factor in WEIGHT_FACTORS:
         large = [torch.cat([theta[:cut] * factor, theta[cut:]]) for theta in models]
         try:
             outputs = torch.stack([_outputs(net, theta, x) for theta in large]).double()

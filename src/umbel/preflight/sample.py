@@ -9,10 +9,10 @@ from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.data.splits import typed
 
-FEW = 8
+FEW_EXAMPLES = 8
 """Number of training examples on which the range of outputs is tried."""
 
-SOME = 32
+SOME_EXAMPLES = 32
 """Number of training examples on which an objective of the user's own is tried."""
 
 

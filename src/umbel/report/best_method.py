@@ -9,7 +9,7 @@ from umbel.report.figures.charts import Dot, Middle, Strip, Strips
 from umbel.report.figures.panels import Panel
 from umbel.result.statistics.contenders import gains
 from umbel.result.statistics.measures import Measure
-from umbel.result.statistics.paired import FEWEST, Interval
+from umbel.result.statistics.paired import FEWEST_PAIRS, Interval
 from umbel.result.statistics.pairs import Pair, Standing
 from umbel.summary import counted, joined_by_and
 
@@ -80,7 +80,7 @@ def _doubt(near: Pair, lead: Interval) -> str:
     if not lead.known:
         return (
             f"its lead over {name}, {signed(lead.mean)}, rests on {_pairs(lead)}: fewer than "
-            f"{FEWEST} tell nothing of chance."
+            f"{FEWEST_PAIRS} tell nothing of chance."
         )
     if lead.high < 0:
         return f"{name} is ahead by {said(lead.reversed)} on the {_pairs(lead)} that both have."

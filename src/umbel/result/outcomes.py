@@ -257,7 +257,7 @@ SAME_ANYHOW = {"engine.name", "engine.kernel", "engine.device", "engine.memory_m
 SAME_ANYHOW |= {"engine.workers", "engine.address"}
 """Settings that don't change what is learnt."""
 
-LONGEST = 24
+LONGEST_VALUE = 24
 """Characters of a value in a name, and of the part in which it differs from others."""
 
 
@@ -335,7 +335,9 @@ def _difference(text: str, alike: Sequence[str]) -> str:
     """The part of a text that tells it from others, which begin alike."""
     shortest, longest = min(map(len, alike)), max(map(len, alike))
     start = next((n for n in range(shortest) if len({each[n] for each in alike}) > 1), shortest)
-    enough = (n for n in range(start + LONGEST, longest) if _distinct(each[:n] for each in alike))
+    enough = (
+        n for n in range(start + LONGEST_VALUE, longest) if _distinct(each[:n] for each in alike)
+    )
     end = next(enough, longest)
     return text[start:end] + "..." * (end < len(text))
 
@@ -346,4 +348,4 @@ def _distinct(texts: Iterable[str]) -> bool:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."

@@ -12,7 +12,7 @@ from umbel.algorithms.base import Algorithm, State
 from umbel.algorithms.restarts import innermost
 from umbel.checks import check
 from umbel.client.work import Evaluation, MixtureEvaluation, PersonalEvaluation, Routed, Work
-from umbel.client.work.routed import MOST
+from umbel.client.work.routed import MOST_EXPERTS
 from umbel.flow import Flow, as_flow
 from umbel.run.fine_tuning import personalised
 from umbel.run.personal import Personal
@@ -65,7 +65,7 @@ def works_of(
         works += [*personal.works(max_value), PersonalEvaluation()]
         works.append(PersonalEvaluation("test", metrics))
     if innermost(algorithm).mixes_experts:
-        works += [Routed(work, MOST) for work in works]
+        works += [Routed(work, MOST_EXPERTS) for work in works]
     return [*algorithm.sends, *works]
 
 

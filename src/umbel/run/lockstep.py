@@ -77,7 +77,7 @@ class Seat:
         return self.table.ask(self.number, request)
 
 
-def pays(run: Rounds) -> bool:
+def is_faster(run: Rounds) -> bool:
     """Whether runs like this one are faster side by side than one after another, and no different.
 
     With larger models the work itself takes the time, and nothing is gained. In bfloat16 results

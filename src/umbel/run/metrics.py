@@ -27,7 +27,7 @@ TAKEN = (
 )
 """Names that records and tables already use."""
 
-MOST = 10**300
+LARGEST_FLOAT = 10**300
 """Whole numbers of smaller magnitude can be stored as floats."""
 
 FREE = "a free name: records use it already, so rename it"
@@ -81,7 +81,7 @@ def as_measures(measured: Any, metrics: Sequence[str]) -> Mapping[str, float]:
         check(is_free(name) and name not in metrics, "measure", name, FREE)
         plain = value.item() if getattr(value, "shape", None) == () else value
         fine = plain is None or isinstance(plain, float)
-        fine |= isinstance(plain, int) and abs(plain) < MOST
+        fine |= isinstance(plain, int) and abs(plain) < LARGEST_FLOAT
         check(fine, f"measure: {name}", _said(plain), "a number")
         numbers[name] = nan if plain is None else plain
     return numbers

@@ -29,8 +29,8 @@ from umbel.summary import counted, number_text
 
 MEGABYTE = 1e6
 
-NONE: Mapping[Any, Any] = MappingProxyType({})
-NOTHING = Spent()
+NO_CLIENTS: Mapping[Any, Any] = MappingProxyType({})
+NOTHING_SPENT = Spent()
 
 EVALUATION = "evaluation: "
 """Prefix of the reason if an answer to an evaluation was not used."""
@@ -207,13 +207,13 @@ def make_record(
     scores: ClientScores | None,
     *,
     validation: ClientScores | None = None,
-    spent: Spent = NOTHING,
+    spent: Spent = NOTHING_SPENT,
     clustering_seconds: float | None = None,
     missing: Iterable[int] = (),
-    refused: Mapping[int, str] = NONE,
-    bounded: Mapping[int, str] = NONE,
+    refused: Mapping[int, str] = NO_CLIENTS,
+    bounded: Mapping[int, str] = NO_CLIENTS,
     seconds: float = 0.0,
-    measures: Mapping[str, float] = NONE,
+    measures: Mapping[str, float] = NO_CLIENTS,
     num_models: int | None = None,
     share: float = 1.0,
 ) -> Record:

@@ -26,7 +26,7 @@ WRITTEN = {
 }
 """Types of tensors that safetensors has."""
 
-LONGEST = 4_000
+LONGEST_NUMBER_BITS = 4_000
 """Largest number of bits of a whole number: Python refuses to write much larger ones."""
 
 
@@ -55,7 +55,7 @@ def _is_nested(value: object) -> bool:
 
 
 def _is_simple(value: object) -> bool:
-    short = not isinstance(value, int) or value.bit_length() <= LONGEST
+    short = not isinstance(value, int) or value.bit_length() <= LONGEST_NUMBER_BITS
     return type(value) in SIMPLE and short
 
 

@@ -141,7 +141,7 @@ def test_the_proximal_term_of_its_training_is_not_left_out(momentum: float) -> N
 def test_the_hessian_is_in_full_precision_where_gradients_are_in_bf16(
     kernel: KernelName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dense, "pays", lambda *_: True)
+    monkeypatch.setattr(dense, "is_faster", lambda *_: True)
     net = Net(lambda: nn.Linear(6, 3))
     theta = {"theta": each_its_own(net.new(0)[None])}
 

@@ -12,7 +12,7 @@ import pytest
 import umbel
 from tests.shell import Shell
 from umbel.checks import UsageError
-from umbel.data.tables.described import MOST, WIDTH, described
+from umbel.data.tables.described import MOST_LINES, WIDTH, described
 from umbel.data.tables.encoding import Encoding
 from umbel.data.tables.uses import is_index
 
@@ -114,7 +114,7 @@ columns: site: client; age: number, with gaps; ward: 2 categories
         for n in range(2, 60)
     }
     lines = told(frame(**many), tmp_path, categories=list(many)).splitlines()
-    assert len(lines) == MOST + 1
+    assert len(lines) == MOST_LINES + 1
     assert max(map(len, lines)) <= WIDTH + 10
 
 

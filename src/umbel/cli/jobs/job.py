@@ -28,11 +28,11 @@ if TYPE_CHECKING:  # a job watches its parent before it loads PyTorch
     from umbel.cli.screen import Report, Screen
     from umbel.run.records import Record
 
-KNOWN = (InUseError, UsageError, DivergedError, WorkersDiedError, QuorumError, MemoryError)
+SENT_ERRORS = (InUseError, UsageError, DivergedError, WorkersDiedError, QuorumError, MemoryError)
 """Errors that the command line prints as one line, special ones before general ones."""
 
 
-LONGEST = 8000
+LONGEST_LOG_BYTES = 8000
 """Bytes of a log record's text that are sent; a longer one is sent without its middle."""
 
 
@@ -168,9 +168,9 @@ class Line:
 
 
 def shortened(text: str) -> str:
-    """A text of at most about `LONGEST` bytes, without its middle if it is longer."""
-    data, half = text.encode(errors="replace"), LONGEST // 2
-    if len(data) <= LONGEST:
+    """A text of at most about `LONGEST_LOG_BYTES` bytes, without its middle if it is longer."""
+    data, half = text.encode(errors="replace"), LONGEST_LOG_BYTES // 2
+    if len(data) <= LONGEST_LOG_BYTES:
         return data.decode()
     return (data[:half] + b"\n...\n" + data[-half:]).decode(errors="ignore")
 
@@ -212,7 +212,7 @@ def sendable(error: BaseException) -> Exception:
     """An error with the same message that can be sent to another process."""
     if isinstance(error, OSError) and error.strerror is not None:
         return OSError(error.errno, error.strerror, error.filename)
-    for kind in (*KNOWN, OSError):
+    for kind in (*SENT_ERRORS, OSError):
         if isinstance(error, kind):
             return kind(str(error))
     return JobError("\n" + "".join(traceback.format_exception(error)))

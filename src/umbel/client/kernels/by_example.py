@@ -61,7 +61,7 @@ class Span:
         return max(self.sizes)
 
 
-def pays(span: Span, schedule: Schedule, size_in: int, size_out: int, half: bool) -> bool:
+def is_faster(span: Span, schedule: Schedule, size_in: int, size_out: int, half: bool) -> bool:
     """Whether coefficients are faster than steps on the weights for a layer of these sizes."""
     most, values = span.most, size_in * size_out
     steps, _, width = schedule.rows.shape
@@ -106,7 +106,7 @@ class ByExample:
         """
         flat, count, most, size_out = x.flatten(1), len(weight), span.most, weight.shape[1]
         half_steps = half and rule.pays_by_example(most)
-        half = half and rule.pays(most, weight.shape[2], size_out)
+        half = half and rule.is_faster(most, weight.shape[2], size_out)
         # A product of two examples may exceed the range of float16, even if no input does.
         full = torch.float32 if weight.dtype == torch.float16 else weight.dtype
         given = torch.bfloat16 if half else full

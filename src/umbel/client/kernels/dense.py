@@ -17,7 +17,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from umbel.client.descent import Descent
 from umbel.client.kernels import by_example
 from umbel.client.kernels.by_example import ByExample, Span
-from umbel.client.kernels.half import pays
+from umbel.client.kernels.half import is_faster
 from umbel.client.kernels.moving import Path, Weights, sgd_of
 from umbel.client.kernels.products import back, forward, put_weight
 from umbel.client.kernels.schedule import Schedule, SideBySide
@@ -100,7 +100,7 @@ class Dense:
     def _halves(self, theta: Tensor, x: Tensor) -> list[bool]:
         """Whether each layer computes products in bfloat16 in one pass of x (C, B, ...)."""
         rows = x.shape[1] * (len(x) if len(theta) == 1 else 1)
-        return [self.half and pays(rows, one.size_in, one.size_out) for one in self.layers]
+        return [self.half and is_faster(rows, one.size_in, one.size_out) for one in self.layers]
 
     def descend(
         self, descent: Descent, x: Tensor, y: Tensor, theta: Tensor, rows: Tensor
@@ -137,10 +137,10 @@ class Dense:
             sizes = layer.size_in, layer.size_out
             if number == 0 and not x.is_cuda and by_example.takes(descent):
                 span = Span.of(schedule)
-                if by_example.pays(span, schedule, *sizes, half=self.half):
+                if by_example.is_faster(span, schedule, *sizes, half=self.half):
                     yield ByExample.of(weight, bias, x, span, descent, self.half)
                     continue
-            rounded = self.half and pays(schedule.rows.shape[2], *sizes)
+            rounded = self.half and is_faster(schedule.rows.shape[2], *sizes)
             yield Weights.of(weight, bias, descent, rounded)
 
     def _step(

@@ -13,7 +13,7 @@ EXAMPLES = 300
 """Fewest examples of a client for faster steps on their coefficients."""
 
 
-def pays(rows: int, size_in: int, size_out: int) -> bool:
+def is_faster(rows: int, size_in: int, size_out: int) -> bool:
     """Whether a layer's products are faster in bfloat16, with this many examples of each model."""
     return rows >= ROWS and rows * size_in * size_out >= WORK
 

@@ -159,7 +159,7 @@ class Weights:
 
 
 def _add_product(slope: Tensor, inputs: Tensor, weight: Tensor, old: float, new: float) -> None:
-    if not onednn.pays(slope.shape[1], weight[0]):
+    if not onednn.is_faster_for(slope.shape[1], weight[0]):
         weight.baddbmm_(slope.transpose(1, 2), inputs, beta=old, alpha=new)
         return
     for into, left, right in zip(weight, slope.transpose(1, 2), inputs, strict=True):

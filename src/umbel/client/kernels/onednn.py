@@ -23,7 +23,7 @@ their results would depend on it."""
 CPU_INFO = Path("/proc/cpuinfo")
 
 
-def pays(rows: int, matrix: Tensor) -> bool:
+def is_faster_for(rows: int, matrix: Tensor) -> bool:
     """Whether the product of so many rows and a matrix is faster by oneDNN."""
     large = matrix.numel() >= WEIGHTS and rows * matrix.numel() >= WORK
     return large and matrix.dtype == torch.float32 and not matrix.is_cuda and is_faster()

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from umbel.client.kernels import onednn
 
-LARGE = 16_384
+LARGE_PRODUCT = 16_384
 """Number of values from which the products of several models exceed a cache."""
 
 
@@ -48,7 +48,7 @@ def _product(rows: Tensor, matrices: Tensor, bias: Tensor | None = None) -> Tens
         flat, of_bias = rows.flatten(0, 1), None if bias is None else bias[0, 0]
         return matmul(flat, matrices[0], of_bias).view(*rows.shape[:2], -1)
     rows = rows.expand(len(matrices), -1, -1)
-    if onednn.pays(rows.shape[1], matrices[0]):
+    if onednn.is_faster_for(rows.shape[1], matrices[0]):
         out = rows.new_empty(*rows.shape[:2], matrices.shape[2])
         for into, left, right in zip(out, rows, matrices, strict=True):
             into.copy_(onednn.linear(left, right.t()))
@@ -58,7 +58,7 @@ def _product(rows: Tensor, matrices: Tensor, bias: Tensor | None = None) -> Tens
 
 def matmul(rows: Tensor, matrix: Tensor, bias: Tensor | None = None) -> Tensor:
     """rows (B, in) times a matrix (in, out), plus bias (out,)."""
-    if onednn.pays(len(rows), matrix):
+    if onednn.is_faster_for(len(rows), matrix):
         return onednn.linear(rows, matrix.t(), bias)
     return rows @ matrix if bias is None else torch.addmm(bias, rows, matrix)
 
@@ -97,7 +97,7 @@ def put_weight(weight: Tensor, of_outputs: Tensor, inputs: Tensor, half: bool) -
     if half:
         weight.copy_(torch.bmm(of_outputs.transpose(1, 2).bfloat16(), inputs.bfloat16()))
         return
-    if weight.is_cuda or weight[0].numel() < LARGE:
+    if weight.is_cuda or weight[0].numel() < LARGE_PRODUCT:
         weight.baddbmm_(of_outputs.transpose(1, 2), inputs, beta=0)
         return
     for into, left, right in zip(weight, of_outputs.transpose(1, 2), inputs, strict=True):
@@ -106,7 +106,7 @@ def put_weight(weight: Tensor, of_outputs: Tensor, inputs: Tensor, half: bool) -
 
 def put_product(into: Tensor, left: Tensor, right: Tensor) -> None:
     """Write left (A, B) times right (B, D) into a large matrix (A, D)."""
-    if onednn.pays(len(right), into):
+    if onednn.is_faster_for(len(right), into):
         into.copy_(onednn.linear(left, right.t()))
         return
     # Products are slow to write into memory that is not in the cache: this loads it.

@@ -13,7 +13,7 @@ from umbel.client.batches import Shard, wide
 from umbel.client.net import Net
 from umbel.client.work.base import Promise, Work
 
-MOST = 30
+MOST_DECIMALS = 30
 """Number of decimal places that still matter in single precision."""
 
 
@@ -28,7 +28,7 @@ class Quantised(Work):
     digits: int  #: number of decimal places
 
     def __post_init__(self) -> None:
-        check(0 <= self.digits <= MOST, "digits", self.digits, f"in 0 to {MOST}")
+        check(0 <= self.digits <= MOST_DECIMALS, "digits", self.digits, f"in 0 to {MOST_DECIMALS}")
 
     @property
     def inner(self) -> Work:

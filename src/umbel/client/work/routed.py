@@ -15,7 +15,7 @@ from umbel.client.net import Net
 from umbel.client.routing import Routing
 from umbel.client.work.base import Footprint, Promise, Work
 
-MOST = 1000
+MOST_EXPERTS = 1000
 """Largest number of experts in a mixture."""
 
 
@@ -32,7 +32,7 @@ class Routed(Work):
 
     def __post_init__(self) -> None:
         number = self.num_experts
-        check(2 <= number <= MOST, "num_experts", number, f"in 2 to {MOST}")
+        check(2 <= number <= MOST_EXPERTS, "num_experts", number, f"in 2 to {MOST_EXPERTS}")
 
     def allows(self, setting: str, value: object) -> bool:
         """There may be fewer experts, whose number a method finds in its rounds."""

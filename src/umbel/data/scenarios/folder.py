@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from umbel.checks import UsageError, check
 from umbel.data.attributes import read_attributes
 from umbel.data.channel_scale import ChannelScale
-from umbel.data.client_files import CLASSES, GROUPS, KNOWN, SCALE
+from umbel.data.client_files import CLASSES, GROUPS, KNOWN_ARRAYS, SCALE
 from umbel.data.federation import Federation
 from umbel.data.groups import read_groups
 from umbel.data.npz import client_files, read_arrays
@@ -135,7 +135,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _load(file: Path, needed: Sequence[str] = ("x", "y")) -> dict[str, NDArray[Any]]:
-    found = read_arrays(file, KNOWN)
+    found = read_arrays(file, KNOWN_ARRAYS)
     lacking = " and ".join(name for name in needed if name not in found)
     if lacking:
         wanted = "arrays x and y are" if len(needed) > 1 else "an array x is"

@@ -58,7 +58,7 @@ from umbel.data.tables.uses import Unused, doubtful, indexes, sentence
 from umbel.data.tables.wording import listed, to_write
 from umbel.files.reading import files_in
 from umbel.settings import whole_path
-from umbel.summary import FEW
+from umbel.summary import MOST_LISTED
 
 LEAVE_OUT = "name it in leave_out"
 
@@ -330,7 +330,7 @@ class Table(Scenario):
         inputs = [column for column in inputs if column.name not in days]
         doubts = doubtful(inputs, np.concatenate(train), owners, labels)
         every = [name for found in doubts.values() for name in found]
-        how = to_write("leave_out", [*self.leave_out, *every]) if len(every) <= FEW else ""
+        how = to_write("leave_out", [*self.leave_out, *every]) if len(every) <= MOST_LISTED else ""
         for fault, found in doubts.items():
             what = sentence(fault, found)
             logger.warning("%s: %s; to leave it out, %s", rows.files[0], what, how or LEAVE_OUT)
@@ -399,7 +399,7 @@ def _warn_of_classes(rows: TableRows, target: str, classes: Sequence[str]) -> No
 def _warn_of_single_rows(rows: TableRows, clients: Clients, column: str | None) -> None:
     """Warn if most clients have one row: the column may be that of something else."""
     alone = sum(len(mine) == 1 for mine in clients.rows)
-    if column is not None and 2 * alone > len(clients.names) > FEW:
+    if column is not None and 2 * alone > len(clients.names) > MOST_LISTED:
         few_rows = "%s: %d of %d clients have a single row: is %r the column of the clients?"
         logger.warning(few_rows, rows.files[0], alone, len(clients.names), column)
 

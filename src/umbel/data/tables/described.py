@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 
 from umbel.checks import printable
 from umbel.data.tables.encoding import Column, Encoding
-from umbel.summary import FEW, counted
+from umbel.summary import MOST_LISTED, counted
 
 WIDTH = 88
 """Characters of a line."""
 
-MOST = 20
+MOST_LINES = 20
 """Lines of a description."""
 
 NUMBERED = re.compile(r"(.*?)(\d+)")
@@ -64,8 +64,8 @@ def _names(names: Sequence[str]) -> str:
     parts: list[str] = []
     for run in runs:
         parts += [f"{run[0]}..{run[-1]}"] if len(run) > 2 else run
-    more = len(parts) - FEW
-    shown = ", ".join(parts[:FEW])
+    more = len(parts) - MOST_LISTED
+    shown = ", ".join(parts[:MOST_LISTED])
     return shown if more <= 0 else f"{shown} and {more:,} more"
 
 
@@ -82,5 +82,7 @@ def _wrapped(phrases: Iterable[str]) -> str:
             lines[-1] += f"; {phrase}"
         else:
             lines.append(phrase if not lines else f"  {phrase}")
-    more = len(lines) - MOST
-    return "\n".join(lines if more <= 0 else [*lines[:MOST], "  and others: see encoding.json"])
+    more = len(lines) - MOST_LINES
+    return "\n".join(
+        lines if more <= 0 else [*lines[:MOST_LINES], "  and others: see encoding.json"]
+    )

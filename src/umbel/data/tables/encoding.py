@@ -21,7 +21,7 @@ from umbel.data.tables.uses import Unused
 from umbel.settings import argument
 from umbel.summary import in_short
 
-CLOSE = 1e-6
+CLOSE_SHARE = 1e-6
 """Largest difference of means and deviations of the same rows between machines.
 
 Differences are relative to the value, or to the deviation if that is larger.
@@ -134,7 +134,7 @@ class Encoding:
         if not self.has_tokenizer_of(other) or self._bare() != other._bare():
             return False
         here, there = self._scales(), other._scales()
-        off = np.abs(here - there) > CLOSE * np.maximum(np.abs(here), here[:, [1]])
+        off = np.abs(here - there) > CLOSE_SHARE * np.maximum(np.abs(here), here[:, [1]])
         return not bool(off.any())
 
     def has_tokenizer_of(self, other: Encoding) -> bool:

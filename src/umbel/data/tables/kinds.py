@@ -18,7 +18,7 @@ from umbel.summary import in_short
 
 Kind = Literal["number", "date", "category", "text"]
 
-MOST = 0.5
+MOST_OF_A_KIND = 0.5
 """Share of values of one kind from which a column is probably of that kind."""
 
 DAY = 86_400.0
@@ -182,7 +182,7 @@ def kind_of(rows: TableRows, name: str, is_target: bool = False) -> Kind:
         sure = NO_LIST if form is NUMBER else SIGNED if form is SIGNED else None
         if sure is not None and _matching(values, sure).any():
             alike |= _matching(values, PLAIN)
-        if alike.mean() > MOST:
+        if alike.mean() > MOST_OF_A_KIND:
             said = f"column {name!r} seems to hold {what}: write them {right}"
             raise UsageError(f"{rows.files[0]}: {said}, or name it in {settings}")
     if unit := _unit(values):
@@ -212,7 +212,7 @@ def _unit(values: Any) -> str:
     words = [UNIT.fullmatch(word) for word in values.unique()]
     units = Counter(found[1] for found in words if found)
     unit, times = units.most_common(1)[0] if units else ("", 0)
-    return unit if times > max(MANY, MOST * len(words)) else ""
+    return unit if times > max(MANY, MOST_OF_A_KIND * len(words)) else ""
 
 
 def _matching(values: Any, form: re.Pattern[str]) -> Any:
@@ -239,7 +239,7 @@ def _most(rows: TableRows, name: str, kind: str, fits: Any, is_target: bool) -> 
     """Whether all values are of a kind. Raises `UsageError` if only most of them are."""
     if bool(fits.all()):
         return True
-    if fits.mean() <= MOST:
+    if fits.mean() <= MOST_OF_A_KIND:
         return False
     row = int(fits.index[int(np.argmin(fits.to_numpy()))])
     text = str(rows.columns[name][row]).strip()

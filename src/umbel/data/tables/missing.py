@@ -8,7 +8,7 @@ from umbel.data.tables.reading import TableRows
 from umbel.data.tables.wording import to_write
 from umbel.summary import counted, joined_by_and
 
-MOST = 5
+MOST_WORDS = 5
 """Words that a message names."""
 
 
@@ -16,7 +16,7 @@ def _missing_words(rows: TableRows, name: str) -> str:
     """The words, except empty ones, that were read as missing in a column, with their number."""
     words = {word: n for word, n in rows.gaps.get(name, {}).items() if word.strip()}
     said = [f"{word!r} in {counted(n, 'row')}" for word, n in words.items()]
-    return joined_by_and(said[:MOST]) if said else ""
+    return joined_by_and(said[:MOST_WORDS]) if said else ""
 
 
 def read_as_missing(rows: TableRows, name: str, what: str) -> str:

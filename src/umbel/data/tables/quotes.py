@@ -11,7 +11,7 @@ from umbel.checks import UsageError
 BLOCK = 1 << 20
 """Bytes of a file that are searched at once."""
 
-LONGEST = 2**31 - 1
+LONGEST_VALUE_CHARACTERS = 2**31 - 1
 """Largest limit of characters per value that the module csv takes on every system."""
 
 
@@ -25,7 +25,9 @@ def check_quotes(file: Path, separator: str) -> None:
         return
     blanks = re.compile(f'"[ \t]+(?=[{re.escape(separator)}\r\n]|$)')
     read = 0  # lines with values, the header among them
-    before = csv.field_size_limit(LONGEST)  # Arrow reads longer values than csv does by default
+    before = csv.field_size_limit(
+        LONGEST_VALUE_CHARACTERS
+    )  # Arrow reads longer values than csv does by default
     try:
         # Bytes that are no UTF-8 are refused elsewhere, in columns that are used.
         with file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as opened:

@@ -29,7 +29,7 @@ SHORT = re.compile(
 ID = re.compile(r"(.*[^a-z])?(id|ids|uuid|guid|key)", re.I)
 """Names of columns that identify something; `patientId` is tried as `patient_Id`."""
 
-FEWEST = 10
+FEWEST_ROWS = 10
 """Rows from which values that are all different say something."""
 
 ALMOST_ALL = 0.9
@@ -94,7 +94,7 @@ def is_index(name: str, values: NDArray[np.float64], owners: NDArray[np.int64]) 
         return bool((np.diff(values) > 0).all())
     # Tables that were joined have several such ranges, of different lengths, in any order.
     ranges = different[0] in (0, 1) and bool((np.diff(different) == 1).all())
-    joined = ranges and len(different) >= FEWEST and bool((np.diff(times) <= 0).all())
+    joined = ranges and len(different) >= FEWEST_ROWS and bool((np.diff(times) <= 0).all())
     return bool(MADE.fullmatch(name)) and (joined or len(different) == len(values))
 
 
@@ -139,13 +139,13 @@ def sentence(fault: str, names: Sequence[str]) -> str:
 def _fault(column: Numbers | Words, train: Places, owners: NDArray[np.int64]) -> str:
     """What a doubtful column has; "" if there is no doubt."""
     values = column.values if isinstance(column, Numbers) else column.codes
-    if len(train) >= FEWEST and bool((values[train] == values[train[0]]).all()):
+    if len(train) >= FEWEST_ROWS and bool((values[train] == values[train[0]]).all()):
         return "only one value in training rows, from which no model learns"
-    if len(values) < FEWEST:
+    if len(values) < FEWEST_ROWS:
         return ""
     if isinstance(column, Words):
         filled = int((column.codes >= 0).sum())
-        many = filled >= FEWEST and len(column.words) >= ALMOST_ALL * filled
+        many = filled >= FEWEST_ROWS and len(column.words) >= ALMOST_ALL * filled
         return "another text in almost every row, as names have" if many else ""
     if column.dates or not _identifies(column, owners):
         return ""
@@ -157,7 +157,7 @@ def _copies(column: Numbers | Words, labels: NDArray[Any], train: Places) -> boo
     values = (column.values if isinstance(column, Numbers) else column.codes)[train]
     pairs = np.unique(np.stack([values, labels[train]]), axis=1)
     counts = {len(np.unique(each)) for each in pairs}
-    return len(train) >= FEWEST and counts == {pairs.shape[1]} and pairs.shape[1] > 1
+    return len(train) >= FEWEST_ROWS and counts == {pairs.shape[1]} and pairs.shape[1] > 1
 
 
 def _identifies(column: Numbers, owners: NDArray[np.int64]) -> bool:
@@ -165,7 +165,7 @@ def _identifies(column: Numbers, owners: NDArray[np.int64]) -> bool:
     values = column.values
     if not bool((values % 1 == 0).all()):
         return False
-    if np.bincount(owners[owners >= 0]).min() >= FEWEST and numbers_rows(values, owners):
+    if np.bincount(owners[owners >= 0]).min() >= FEWEST_ROWS and numbers_rows(values, owners):
         return True
     if len(np.unique(values)) < len(values):
         return False

@@ -7,7 +7,7 @@ import shlex
 import tomllib
 from collections.abc import Iterable
 
-LONGEST = 300
+LONGEST_LIST_CHARACTERS = 300
 """Characters of a list of columns in a message."""
 
 
@@ -27,7 +27,7 @@ def listed(names: Iterable[str]) -> str:
     found = ""
     quoted = [repr(name) for name in names]
     for number, name in enumerate(quoted):
-        if number and len(found) + len(name) > LONGEST:
+        if number and len(found) + len(name) > LONGEST_LIST_CHARACTERS:
             return f"{found} and {len(quoted) - number:,} more"
         found += f", {name}" if found else name
     return found

@@ -303,7 +303,7 @@ def _flush() -> None:
 NUMBER = struct.Struct("i")
 """A number in a pipe; what is this small is read and written whole or not at all."""
 
-MOST = 4096
+USUAL_ROOM_OF_PIPES = 4096
 """Numbers that the usual pipe has room for."""
 
 
@@ -321,7 +321,7 @@ def two_pipes() -> tuple[int, int, int, int]:
 def room(pipe: int) -> int:
     """How many numbers a pipe has room for: to a user with many the system gives small ones."""
     if not sys.platform.startswith("linux"):
-        return MOST
+        return USUAL_ROOM_OF_PIPES
     from fcntl import F_GETPIPE_SZ, fcntl
 
-    return min(MOST, fcntl(pipe, F_GETPIPE_SZ) // NUMBER.size)
+    return min(USUAL_ROOM_OF_PIPES, fcntl(pipe, F_GETPIPE_SZ) // NUMBER.size)

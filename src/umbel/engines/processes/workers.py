@@ -18,7 +18,7 @@ from umbel.checks import WorkersDiedError, check
 from umbel.engines.chunked import Chunked
 from umbel.engines.columns import Columns, shared
 from umbel.engines.devices import enough_memory
-from umbel.engines.processes.crew import MOST, Crew, DeathsError
+from umbel.engines.processes.crew import USUAL_ROOM_OF_PIPES, Crew, DeathsError
 from umbel.flow import Replies, Request
 from umbel.summary import few
 
@@ -129,7 +129,7 @@ def _kind(work: object) -> str:
 
 def _dealt(chunks: list[Tensor]) -> Iterator[list[Tensor]]:
     """The chunks, all at once or in parts that a pipe has room for."""
-    size = -(-len(chunks) // MOST)
+    size = -(-len(chunks) // USUAL_ROOM_OF_PIPES)
     for first in range(0, len(chunks), size):
         yield chunks[first : first + size]
 

@@ -47,7 +47,7 @@ AGAIN_SECONDS = 1.0
 LOST = "the Ray cluster is lost"
 """Beginning of the error where not only an actor is gone."""
 
-MOST = 10_000
+MOST_ACTORS = 10_000
 """Actors of one run."""
 
 JOINED: WeakSet[RayCluster] = WeakSet()
@@ -113,8 +113,8 @@ class RayCluster:
         kind = str(engine.net.dtype).removeprefix("torch.")
         expected = 'for Ray, which sends NumPy arrays: use workers, or engine.precision = "bf16"'
         check(engine.net.dtype != torch.bfloat16, "the type of the models", kind, expected)
-        expected = f"at most {MOST:,} with Ray"
-        check(workers is None or workers <= MOST, "engine.workers", workers, expected)
+        expected = f"at most {MOST_ACTORS:,} with Ray"
+        check(workers is None or workers <= MOST_ACTORS, "engine.workers", workers, expected)
         connect(address)
         machines = lenders()
         homes, cores = list(machines), list(machines.values())

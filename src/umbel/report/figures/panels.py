@@ -10,7 +10,7 @@ from itertools import count
 from umbel.report.figures.charts import Chart, Figure, Heatmap, Line, Scatter, Strip, Strips
 from umbel.summary import counted
 
-LONGEST = 100
+LONGEST_NAME_BYTES = 100
 """Bytes of a file's name, without its number and ending: file systems take 255 or fewer."""
 
 
@@ -25,7 +25,7 @@ class Panel:
     @property
     def file_name(self) -> str:
         """The name of its files, of letters and digits of any script; "figure" if none is left."""
-        words = re.sub(r"[\W_]+", "-", self.figure.title.lower()).encode()[:LONGEST]
+        words = re.sub(r"[\W_]+", "-", self.figure.title.lower()).encode()[:LONGEST_NAME_BYTES]
         return words.decode(errors="ignore").strip("-") or "figure"
 
 

@@ -193,7 +193,7 @@ def _clock(total: int | None) -> Callable[[int], str]:
 RECENT = 20
 """Number of latest rounds used for the estimate."""
 
-FEWEST = 3
+FEWEST_ROUNDS = 3
 """Number of finished rounds before the first estimate."""
 
 
@@ -206,7 +206,7 @@ def time_left(ends: Sequence[float], rounds: int) -> str:
     """
     recent = ends[-RECENT - 1 :]
     spans = sorted(after - before for before, after in pairwise(recent))
-    if rounds < 1 or len(spans) < FEWEST:
+    if rounds < 1 or len(spans) < FEWEST_ROUNDS:
         return ""
     cut = -(-len(spans) // 10)
     kept = spans[cut : len(spans) - cut]

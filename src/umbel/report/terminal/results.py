@@ -25,7 +25,7 @@ from umbel.result.outcomes import (
 )
 from umbel.result.run import Result
 from umbel.run.metrics import names_of
-from umbel.run.records import EVALUATION, NONE, Record
+from umbel.run.records import EVALUATION, NO_CLIENTS, Record
 from umbel.server.cluster_count import ClusterCount
 from umbel.summary import counted, few, number_text, scaled_text
 
@@ -190,7 +190,7 @@ def cluster_count(count: ClusterCount) -> Table:
 def last_round(
     record: Record,
     metrics: Sequence[str] = (),
-    more: Mapping[str, float] = NONE,
+    more: Mapping[str, float] = NO_CLIENTS,
     clients: Sequence[Client] = (),
     rounds: int | None = None,
 ) -> Table:

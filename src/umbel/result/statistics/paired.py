@@ -20,7 +20,7 @@ from umbel.result.statistics.fairness import magnitude
 from umbel.result.statistics.resampling import MOST, by_bootstrap
 from umbel.result.statistics.student import by_t
 
-FEWEST = 6
+FEWEST_PAIRS = 6
 """Fewer pairs have no interval: even if all of them agree in sign, that is chance in one of 16."""
 
 ROUNDING = 1e-9
@@ -82,11 +82,11 @@ def interval(gains: Sequence[Gain], samples: int = MOST) -> Interval:
     mean = float(whole.mean[0])
     none = ROUNDING * magnitude(each for g in gains for each in (g.value, g.now, g.before))
     mean = 0.0 if abs(mean) <= none else mean
-    if len(gains) < FEWEST:
+    if len(gains) < FEWEST_PAIRS:
         ends = [Ends(-inf, inf, 1.0)]
     elif whole.error[0] <= none:  # everyone gains the same
-        # Other seeds of the same clients add nothing; `FEWEST` pairs are there in any case.
-        signs = max(table.num_clients, FEWEST)
+        # Other seeds of the same clients add nothing; `FEWEST_PAIRS` pairs are there in any case.
+        signs = max(table.num_clients, FEWEST_PAIRS)
         ends = [Ends(mean, mean, 2.0 ** (1 - signs) if mean else 1.0)]
     else:
         ends = [by_t(table, whole), by_bootstrap(table, whole, samples)]
