@@ -13,12 +13,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
+from torch.nn.utils.parametrizations import orthogonal
 
 import umbel
 from tests.engines.fitted import LABELS, UNKNOWN, Doing, clients, numbers
 from tests.engines.modules import spread
 from umbel.client.objectives import REGRESSION
 from umbel.engines import make_engine
+from umbel.preflight.network import check_fit
 
 
 class Listed(nn.Module):
@@ -383,3 +385,24 @@ def test_tensors_that_are_not_trained_may_share_memory() -> None:
         return nn.Sequential(tied, nn.Linear(6, 3))
 
     assert umbel.Net(frozen_twice).layout.num_weights == 6 * 3 + 3
+
+
+def test_orthogonal_weights_that_begin_alike_in_all_models_are_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def begun(trained: bool = True, **settings: Any) -> str:
+        def build() -> nn.Module:
+            layer = orthogonal(nn.Linear(4, 4), **settings)
+            layer.requires_grad_(trained)
+            return nn.Sequential(layer, nn.ReLU(), nn.Linear(4, 3))
+
+        net = umbel.Net(build)
+        caplog.clear()
+        check_fit(net, clients(numbers(12, 4), LABELS))
+        alike = torch.equal(*(net.module(net.new(seed))[0].weight for seed in (0, 1)))  # type: ignore[index]
+        assert alike == ("begin with the same orthogonal" in caplog.text or not trained)
+        return caplog.text
+
+    assert "0.parametrizations.weight.0: all models begin with the same orthogonal" in begun()
+    assert not begun(orthogonal_map="householder", use_trivialization=False)
+    assert not begun(trained=False)

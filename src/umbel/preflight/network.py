@@ -7,11 +7,14 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.nn.utils.parametrizations import _Orthogonal
 
 from umbel.checks import UsageError, check
 from umbel.client.batches import Batch
+from umbel.client.layout import tensors_of
 from umbel.client.net import Net
 from umbel.client.objectives import BINARY, CLASSIFICATION, OBJECTIVES, REGRESSION, Objective
+from umbel.client.seeding import drawing_from
 from umbel.data.federation import Federation
 from umbel.data.labels import are_indicators
 from umbel.data.tables.encoding import Encoding
@@ -59,6 +62,7 @@ def check_fit(net: Net, federation: Federation) -> None:
         check_gradient(net, batch)
         check_repeats(net, batch.x)
         check_models(net, theta, batch.x)
+    _warn_of_equal_starts(net)
     check_examples(net, theta, federation, batch.x)
     with explained(batch.x):
         warn_of_outputs(net.using("in-place"), federation, sample(net, federation, FEW_EXAMPLES))
@@ -218,6 +222,26 @@ def _check_first_values(net: Net, theta: Tensor) -> None:
                 f"Net: {name} begins with {float(wrong[0])}: give it finite first values, as "
                 "torch.empty does not"
             )
+
+
+def _warn_of_equal_starts(net: Net) -> None:
+    """Warn of orthogonal weights that PyTorch draws into a buffer, which all models share."""
+    if not any(isinstance(part, _Orthogonal) for part in net.parts):
+        return
+    with drawing_from(seed=1):
+        others = tensors_of(net.build())
+    first, trained = tensors_of(net.modules.training), [e.name for e in net.layout.weights]
+    for name, part in net.modules.training.named_modules():
+        base = f"{name}.base"
+        own = isinstance(part, _Orthogonal) and f"{name.rpartition('.')[0]}.original" in trained
+        if own and base in first and not torch.equal(first[base].cpu(), others[base].cpu()):
+            log.warning(
+                "%s: all models begin with the same orthogonal weight, whatever the seed, as it is "
+                "drawn into a buffer that models share: write orthogonal(layer, "
+                'orthogonal_map="householder", use_trivialization=False)',
+                name,
+            )
+            return
 
 
 def _check_inputs(overwritten: bool) -> None:
