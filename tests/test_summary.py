@@ -19,7 +19,7 @@ import umbel
 from tests.federations import blobs, mlp
 from umbel.client.objectives import Objective
 from umbel.data.federation import Federation
-from umbel.notebooks import Table, cut
+from umbel.notebooks import HtmlTable, cut
 from umbel.report.terminal.results import one_line
 from umbel.result.outcomes import spread_text
 from umbel.run.records import Record
@@ -144,7 +144,7 @@ def test_long_tables_are_cut_and_say_so() -> None:
     table = cut(("a", "b"), [(str(n), "x") for n in range(1030)], "title", "clients")
     assert repr(table).splitlines()[-1] == "... and 1,010 more clients"
     assert len(table.rows) == 20
-    assert repr(Table(("run", "ARI"), (("ifca", "0.5"),))) == "run   ARI\nifca  0.5"
+    assert repr(HtmlTable(("run", "ARI"), (("ifca", "0.5"),))) == "run   ARI\nifca  0.5"
 
 
 def test_settings_are_the_ones_that_are_not_the_defaults() -> None:

@@ -23,7 +23,7 @@ LATEX = str.maketrans(
 
 
 @dataclass(frozen=True)
-class Table:
+class HtmlTable:
     """Rows of text under heads, the first column of words, the others of numbers.
 
     Its `repr` is the table as text; notebooks show it as HTML, with every word escaped.
@@ -77,18 +77,18 @@ class Table:
         )
 
 
-def named(values: Iterable[tuple[str, str]], title: str = "") -> Table:
+def named(values: Iterable[tuple[str, str]], title: str = "") -> HtmlTable:
     """A table with one line for each name and its value."""
-    return Table(("", ""), tuple(values), title)
+    return HtmlTable(("", ""), tuple(values), title)
 
 
 def cut(
     heads: Sequence[str], rows: Sequence[Sequence[str]], title: str, rest: str = "rows"
-) -> Table:
+) -> HtmlTable:
     """A table of the first `MOST_ROWS` rows, whose note says how many more there are."""
     more = len(rows) - MOST_ROWS
     note = f"... and {more:,} more {rest}" if more > 0 else ""
-    return Table(tuple(heads), tuple(tuple(row) for row in rows[:MOST_ROWS]), title, note)
+    return HtmlTable(tuple(heads), tuple(tuple(row) for row in rows[:MOST_ROWS]), title, note)
 
 
 def _cell(kind: str, text: str, place: int) -> str:

@@ -20,7 +20,7 @@ from umbel.advice.advice import sentences
 from umbel.advice.advice_folder import read_summary, save
 from umbel.advice.adviser import for_selection
 from umbel.advice.gain_per_client import fates
-from umbel.advice.gains import Gain, ahead, gain, lead
+from umbel.advice.gains import LossGain, ahead, gain, lead
 from umbel.advice.race import Allowance
 from umbel.advice.suggested_experiment import next_experiment
 from umbel.advice.summary import summary
@@ -347,7 +347,7 @@ def test_what_was_found_is_printed_though_the_disk_is_full(
 
 
 def test_a_loss_that_is_the_same_for_all_is_not_called_lower(two: umbel.Advice) -> None:
-    nothing = Gain(mean=0.0, low=0.0, high=0.0, p_value=1.0)
+    nothing = LossGain(mean=0.0, low=0.0, high=0.0, p_value=1.0)
     said = sentences(replace(two, verdict=replace(two.verdict, over_one=nothing)))
     assert (
         "Against one model for all, the mean validation loss is the same, for every client." in said

@@ -27,7 +27,7 @@ from tests.shell import SMALL, Shell
 from umbel.checks import DivergedError, InUseError, UsageError
 from umbel.cli.jobs import pool as jobs
 from umbel.cli.jobs import server as job_server
-from umbel.cli.jobs.job import JobError, Line, Made, sendable
+from umbel.cli.jobs.job import JobError, JobLine, JobMade, sendable
 from umbel.cli.screen import OwnScreen
 from umbel.cores import cores
 from umbel.engines.processes.crew import Crew
@@ -362,9 +362,9 @@ def test_ctrl_c_while_processes_start_is_heard_here_and_not_by_them() -> None:
 def test_what_nohup_ignores_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     heeded: list[Any] = []
 
-    def run(_: object) -> Made[Any]:
+    def run(_: object) -> JobMade[Any]:
         heeded.extend(map(signal.getsignal, (signal.SIGTERM, signal.SIGHUP)))
-        return Made()
+        return JobMade()
 
     monkeypatch.setattr(jobs, "Job", lambda _: None)
     monkeypatch.setattr(jobs.Desk, "close", lambda _: None)
@@ -455,7 +455,7 @@ def test_what_can_not_be_imported_is_refused_in_jobs_too(mine: Shell) -> None:
 def test_fewer_runs_than_jobs_share_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "cores", lambda: 16)
     monkeypatch.setattr(jobs, "Job", lambda threads: started.append(threads))
-    monkeypatch.setattr(jobs.Desk, "run", lambda _: Made())
+    monkeypatch.setattr(jobs.Desk, "run", lambda _: JobMade())
     monkeypatch.setattr(jobs.Desk, "close", lambda _: None)
     for runs, count, expected in ((2, 16, [8, 8]), (1, 2, [16]), (40, 3, [5, 5, 5])):
         started: list[int] = []
@@ -488,7 +488,7 @@ def test_errors_say_the_same_in_another_process() -> None:
 @pytest.mark.skipif(not can_fork(), reason="this system does not fork processes")
 def test_long_records_of_several_processes_do_not_mix() -> None:
     here, there = multiprocessing.Pipe()
-    line, text = Line(there), "begins" + "é\n" * 20_000 + "ends"
+    line, text = JobLine(there), "begins" + "é\n" * 20_000 + "ends"
 
     def do(_: int) -> None:
         for _ in range(20):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from umbel.client.batches import Batch
-from umbel.client.kernels.schedule import Schedule
+from umbel.client.kernels.schedule import BatchSchedule
 from umbel.client.objectives import CLASSIFICATION
 
 X, CLASSES = torch.arange(12.0).view(4, 3), torch.tensor([0, 1, 0, 1])
@@ -36,7 +36,7 @@ def test_means_of_half_precision_are_over_more_than_float16_can_count(dtype: tor
     assert float(batch.shares(dtype).double().sum()) == pytest.approx(1, abs=0.01)
     everyone = torch.arange(70_000)
     rows = torch.stack([everyone.where(everyone < 66_000, -1), everyone])[:, None]
-    (first,) = Schedule.of(rows).batches(dtype)
+    (first,) = BatchSchedule.of(rows).batches(dtype)
     assert first.shares.double().sum(1).tolist() == pytest.approx([1, 1], abs=0.01)
     outputs = torch.zeros(1, 2, 70_000, dtype=dtype)
     loss = CLASSIFICATION.losses(outputs, torch.zeros(1, 70_000, dtype=torch.long))

@@ -12,7 +12,7 @@ from tests.engines.test_equality import TOLERANCE, assert_same, request
 from tests.federations import SIZES, blobs, mlp
 from umbel.client.kernels import by_example
 from umbel.client.kernels.by_example import Span, is_faster
-from umbel.client.kernels.schedule import Schedule
+from umbel.client.kernels.schedule import BatchSchedule
 from umbel.client.net import Net
 from umbel.client.objectives import REGRESSION
 from umbel.client.optimizers import SGD
@@ -88,7 +88,7 @@ def test_it_pays_where_few_examples_are_seen_often(
     examples: int, epochs: int, size_in: int, better: bool
 ) -> None:
     plan = LocalTraining(epochs=epochs, batch_size=20).batching.plan(examples, 0)
-    schedule = Schedule.of(torch.from_numpy(plan)[None])
+    schedule = BatchSchedule.of(torch.from_numpy(plan)[None])
     span = Span.of(schedule)
     assert span.sizes == [examples]
     assert is_faster(span, schedule, size_in, 200 if size_in > 64 else 10, half=False) is better

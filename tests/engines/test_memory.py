@@ -18,7 +18,7 @@ from tests.federations import blobs
 from tests.shell import Shell
 from umbel import cli
 from umbel.algorithms import FedAvg
-from umbel.cli.jobs.job import Failed, Line, _made
+from umbel.cli.jobs.job import JobFailed, JobLine, _made
 from umbel.cli.jobs.server import _load
 from umbel.client.net import Net
 from umbel.client.work import LocalTraining
@@ -115,8 +115,8 @@ def test_memory_that_is_short_in_a_job_is_sent_as_such() -> None:
         def make(self, screen: object) -> NoReturn:  # noqa: ARG002
             raise RuntimeError(SAID)
 
-    failed = _made(Large(), Line(multiprocessing.Pipe()[0]))
-    assert isinstance(failed, Failed)
+    failed = _made(Large(), JobLine(multiprocessing.Pipe()[0]))
+    assert isinstance(failed, JobFailed)
     assert isinstance(failed.error, MemoryError)
 
 

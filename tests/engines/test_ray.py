@@ -41,7 +41,7 @@ ray = pytest.importorskip("ray", reason="the extra umbel[ray] is not installed")
 
 from umbel.engines.ray import parts as ray_parts  # noqa: E402
 from umbel.engines.ray import session as ray_session  # noqa: E402
-from umbel.engines.ray.actor import Place, Recipe  # noqa: E402
+from umbel.engines.ray.actor import ActorPlace, Recipe  # noqa: E402
 from umbel.engines.ray.cluster import RayCluster  # noqa: E402
 
 pytestmark = pytest.mark.deployment
@@ -605,8 +605,8 @@ def test_a_cluster_that_refuses_is_said(
 def test_a_machine_of_another_release_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
     engine = made_by_hand([ray_parts.Member()])
     here = versions()
-    place = Place("b", "server-b", {**here, "umbel": "0.0.9", "torch": "1.0+cpu"}, None)
-    for each in (Place("a", "server-a", here, None), place, place):
+    place = ActorPlace("b", "server-b", {**here, "umbel": "0.0.9", "torch": "1.0+cpu"}, None)
+    for each in (ActorPlace("a", "server-a", here, None), place, place):
         engine._note_versions(each)
     (said,) = caplog.messages
     torch_here = f"torch 1.0+cpu (here {torch.__version__})"

@@ -11,15 +11,15 @@ from umbel.algorithms import FedAvg
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.networks import MLP
 from umbel.papers.base import Cell, ColumnsPlot, Reproduction, RoundsPlot, number_of, slug
-from umbel.papers.comparing import Pair, compared, has_order, order, pairs, reversals, summary
+from umbel.papers.comparing import MethodPair, compared, has_order, order, pairs, reversals, summary
 from umbel.papers.figures import charts
 from umbel.papers.findings import Findings
 from umbel.papers.page import tables
 from umbel.papers.published import ANY, Published
-from umbel.papers.saved_results import CellResult, Made, SavedResults, curve
+from umbel.papers.saved_results import CellResult, MadeCell, SavedResults, curve
 from umbel.result.run import Experiment
 
-AGAINST = Pair("C = 8", "quick", "slow", kept=False)
+AGAINST = MethodPair("C = 8", "quick", "slow", kept=False)
 FEDAVG = Experiment(ROTATED_DIGITS, MLP(), FedAvg(), rounds=100)
 
 
@@ -36,7 +36,7 @@ def reproduction(published: dict[str, Published], measure: str = "accuracy") -> 
 
 def results(values: dict[str, tuple[float | None, ...]], measure: str = "accuracy") -> SavedResults:
     cells = tuple(CellResult(row, "C = 8", 100, {measure: v}, {}) for row, v in values.items())
-    made = Made("umbel reproduce any", {"umbel": "0", "torch": "0"}, "a machine", 60.0)
+    made = MadeCell("umbel reproduce any", {"umbel": "0", "torch": "0"}, "a machine", 60.0)
     seeds = tuple(range(max(map(len, values.values()), default=2)))
     return SavedResults("any", "full", seeds, made, cells)
 
@@ -79,7 +79,7 @@ def test_an_order_is_reversed_only_where_both_sides_are_clear() -> None:
     against = list(
         reversals(wanted, results({"good": (60.0, 60.0), "bad": (85.0, 85.0)}), "accuracy")
     )
-    assert against == [Pair("C = 8", "good", "bad", kept=False)]
+    assert against == [MethodPair("C = 8", "good", "bad", kept=False)]
     assert [pair.kept for pair in pairs(wanted, unclear, "accuracy")] == [None]
     as_printed = results({"good": (85.0, 85.0), "bad": (60.0, 60.0)})
     assert [pair.kept for pair in pairs(wanted, as_printed, "accuracy")] == [True]

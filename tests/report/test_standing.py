@@ -17,7 +17,7 @@ from umbel.report.best_method import leads, verdict
 from umbel.report.gains_per_client import fates
 from umbel.report.pages.writing import write_files
 from umbel.result.run import Result, read
-from umbel.result.statistics.contenders import Contender, contenders, gains
+from umbel.result.statistics.contenders import ComparedMethod, contenders, gains
 from umbel.result.statistics.data import Data
 from umbel.result.statistics.measures import ACCURACY, LOSS, Measure
 from umbel.result.statistics.pairs import standing
@@ -32,7 +32,7 @@ MIXED = tuple(score + gain for score, gain in zip(BASE, (0.2, -0.2, 0.1, 0) * 2,
 
 def contender(
     name: str, scores: Sequence[float], seeds: int = 3, baseline: str = "", moved: bool = False
-) -> Contender:
+) -> ComparedMethod:
     """A method that does alike under each seed, but for a little."""
     by_seed = {
         seed: {f"site {n}": score + 0.001 * seed * n for n, score in enumerate(scores)}
@@ -40,10 +40,10 @@ def contender(
     }
     quality = sum(scores) / len(scores)
     data = dict.fromkeys(range(seeds), Data(OTHER if moved else SCENARIO))
-    return Contender(name=name, baseline=baseline, quality=quality, data=data, scores=by_seed)
+    return ComparedMethod(name=name, baseline=baseline, quality=quality, data=data, scores=by_seed)
 
 
-def said(*methods: Contender, measure: Measure = ACCURACY) -> str:
+def said(*methods: ComparedMethod, measure: Measure = ACCURACY) -> str:
     return verdict(standing(methods, measure), measure)
 
 

@@ -8,7 +8,7 @@ from math import isfinite, isinf, isnan
 
 from umbel.advice.facts import Facts
 from umbel.advice.gain_per_client import Fate
-from umbel.advice.gains import Gain, ahead, one_beside
+from umbel.advice.gains import LossGain, ahead, one_beside
 from umbel.advice.structure import Structure
 from umbel.advice.trial import DIVERGED, TIME_UP, Standing
 from umbel.advice.validation_clients import FEWEST_CLIENTS
@@ -133,7 +133,7 @@ def _why(advice: Advice) -> Iterator[str]:
         yield from _gained(f"training alone{_shorter(advice)}", verdict.over_alone)
 
 
-def _gained(over: str, gain: Gain) -> Iterator[str]:
+def _gained(over: str, gain: LossGain) -> Iterator[str]:
     """By how much the mean validation loss is lower, with its interval, where that is known."""
     if isnan(gain.mean):
         return

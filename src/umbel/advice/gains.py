@@ -21,7 +21,7 @@ of gains."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gain:
+class LossGain:
     """How much lower a mean loss is, with its 95% interval; NaN where unknown."""
 
     mean: float
@@ -42,14 +42,14 @@ class Gain:
         return self.sure and self.p_value > SURE
 
 
-def lead(new: Standing, old: Standing) -> Gain:
+def lead(new: Standing, old: Standing) -> LossGain:
     """The mean gain by a `new` way: over clients, or over examples if clients are few."""
     if new.examples and old.examples:
         return gain_over_examples(new.examples, old.examples)
     return gain(new.loss, old.loss)
 
 
-def gain(new: Floats, old: Floats) -> Gain:
+def gain(new: Floats, old: Floats) -> LossGain:
     """What clients gain by `new` losses (M,) in place of `old` ones; NaN where unknown."""
     from scipy.stats import ttest_1samp, wilcoxon
 
@@ -57,13 +57,13 @@ def gain(new: Floats, old: Floats) -> Gain:
     values, equal = _gains(new[known], old[known], _usual([new[known], old[known]]))
     mean = float(values.mean()) if len(values) else nan
     if len(values) < FEWEST_CLIENTS:
-        return Gain(mean=mean, low=-inf, high=inf, p_value=1.0)
+        return LossGain(mean=mean, low=-inf, high=inf, p_value=1.0)
     if equal:  # as where fine-tuning began and ended with the same model
         return _equal(mean, len(values))
     test = ttest_1samp(values, 0.0, alternative="greater")
     low, high = ttest_1samp(values, 0.0).confidence_interval(0.95)
     ranks = wilcoxon(values, alternative="greater")
-    return Gain(
+    return LossGain(
         mean=mean,
         low=float(low),
         high=float(high),
@@ -72,7 +72,7 @@ def gain(new: Floats, old: Floats) -> Gain:
     )
 
 
-def gain_over_examples(new: Sequence[Floats], old: Sequence[Floats]) -> Gain:
+def gain_over_examples(new: Sequence[Floats], old: Sequence[Floats]) -> LossGain:
     """The mean gain of exactly these clients, estimated from the losses of their single examples.
 
     The mean is over clients, as in `gain`; its error is that of their means, by Welch (1947).
@@ -94,14 +94,14 @@ def gain_over_examples(new: Sequence[Floats], old: Sequence[Floats]) -> Gain:
         together = [np.concatenate(each) for each in zip(*judging, strict=True)]
         if together and _gains(together[0], together[1], usual)[1]:
             return _equal(mean, len(together[0]))
-        return Gain(mean=mean, low=-inf, high=inf, p_value=1.0)
+        return LossGain(mean=mean, low=-inf, high=inf, p_value=1.0)
     squares = np.array([each.var(ddof=1) / len(each) for each in values])
     freedom = squares.sum() ** 2 / sum(
         square**2 / (len(each) - 1) for square, each in zip(squares, values, strict=True)
     )
     known = t(freedom, loc=mean, scale=np.sqrt(squares.sum()) / len(values))
     low, high = known.interval(0.95)
-    return Gain(mean=mean, low=float(low), high=float(high), p_value=float(known.cdf(0.0)))
+    return LossGain(mean=mean, low=float(low), high=float(high), p_value=float(known.cdf(0.0)))
 
 
 def _usual(losses: Sequence[Floats]) -> float:
@@ -124,9 +124,9 @@ def _gains(new: Floats, old: Floats, usual: float) -> tuple[Floats, bool]:
     return gains, equal
 
 
-def _equal(mean: float, count: int) -> Gain:
+def _equal(mean: float, count: int) -> LossGain:
     """The gain where this many are equal: a sign test, as nothing is known of how they vary."""
-    return Gain(mean=mean, low=mean, high=mean, p_value=0.5**count if mean > 0 else 1.0)
+    return LossGain(mean=mean, low=mean, high=mean, p_value=0.5**count if mean > 0 else 1.0)
 
 
 def one_beside(standing: Standing, one: Standing) -> Standing:

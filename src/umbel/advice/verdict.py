@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from umbel.advice.examples import Ints
-from umbel.advice.gains import Gain, ahead, lead, one_beside
+from umbel.advice.gains import LossGain, ahead, lead, one_beside
 from umbel.advice.structure import Structure
 from umbel.advice.trial import Standing
 from umbel.summary import in_short
@@ -44,8 +44,8 @@ class Verdict:
     one: Standing  #: one model for all
     beside: Standing  #: one model for all; if clients fine-tune, trained for as many further epochs
     alone: Standing  #: training alone
-    over_one: Gain  #: what clients gain over one model for all
-    over_alone: Gain  #: what clients gain over training alone
+    over_one: LossGain  #: what clients gain over one model for all
+    over_alone: LossGain  #: what clients gain over training alone
 
     __repr__ = in_short
 

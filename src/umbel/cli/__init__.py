@@ -15,7 +15,7 @@ import click
 
 from umbel.checks import QuorumError, UsageError, check, lacking, memory_errors, printable
 from umbel.cli.hints import hint_for
-from umbel.cli.lazy import LazyGroup, Place
+from umbel.cli.lazy import CommandPlace, LazyGroup
 from umbel.files.atomic import FULL
 from umbel.version import __version__
 
@@ -24,23 +24,29 @@ BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 LONGEST_ERROR_CHARACTERS = 1_000
 """Largest number of characters of an error message."""
 
-CLUSTERS = Place("umbel.cli.show", "estimate_clusters", "Estimate how many clusters there are.")
+CLUSTERS = CommandPlace(
+    "umbel.cli.show", "estimate_clusters", "Estimate how many clusters there are."
+)
 
 COMMANDS = {
-    "list": Place("umbel.cli.listing", "list_", "List what there is, by kind."),
-    "run": Place("umbel.cli.run", "run", "Run one experiment."),
-    "resume": Place("umbel.cli.run", "resume", "Go on with a run that was stopped."),
-    "finish": Place("umbel.cli.resume", "finish", "End a run with the rounds that are done."),
-    "compare": Place("umbel.cli.run", "compare", "Run a folder of experiments; one table."),
-    "advise": Place("umbel.cli.advise", "advise", "Say whether to cluster at all, and how."),
-    "show": Place("umbel.cli.show", "show", "Show the results of a run or a comparison."),
-    "assign": Place("umbel.cli.show", "assign", "Give newcomers their cluster."),
+    "list": CommandPlace("umbel.cli.listing", "list_", "List what there is, by kind."),
+    "run": CommandPlace("umbel.cli.run", "run", "Run one experiment."),
+    "resume": CommandPlace("umbel.cli.run", "resume", "Go on with a run that was stopped."),
+    "finish": CommandPlace(
+        "umbel.cli.resume", "finish", "End a run with the rounds that are done."
+    ),
+    "compare": CommandPlace("umbel.cli.run", "compare", "Run a folder of experiments; one table."),
+    "advise": CommandPlace("umbel.cli.advise", "advise", "Say whether to cluster at all, and how."),
+    "show": CommandPlace("umbel.cli.show", "show", "Show the results of a run or a comparison."),
+    "assign": CommandPlace("umbel.cli.show", "assign", "Give newcomers their cluster."),
     "estimate-clusters": CLUSTERS,
-    "clusters": Place(CLUSTERS.module, CLUSTERS.attribute, CLUSTERS.help, hidden=True),
-    "report": Place("umbel.cli.report", "report", "Write a page about runs, for a browser."),
-    "export": Place("umbel.cli.report", "export", "Take a run to another tool."),
-    "reproduce": Place("umbel.cli.reproduce", "reproduce", "Make a paper's table or figure again."),
-    "flower": Place("umbel.cli.flower", "flower", "Run experiments over real sites."),
+    "clusters": CommandPlace(CLUSTERS.module, CLUSTERS.attribute, CLUSTERS.help, hidden=True),
+    "report": CommandPlace("umbel.cli.report", "report", "Write a page about runs, for a browser."),
+    "export": CommandPlace("umbel.cli.report", "export", "Take a run to another tool."),
+    "reproduce": CommandPlace(
+        "umbel.cli.reproduce", "reproduce", "Make a paper's table or figure again."
+    ),
+    "flower": CommandPlace("umbel.cli.flower", "flower", "Run experiments over real sites."),
 }
 
 

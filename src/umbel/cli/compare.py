@@ -20,7 +20,7 @@ from umbel.cli.execute import (
     resumable,
     titled,
 )
-from umbel.cli.jobs.job import Made, noting
+from umbel.cli.jobs.job import JobMade, noting
 from umbel.cli.jobs.pool import make_in_jobs
 from umbel.cli.printing import say
 from umbel.cli.screen import OwnScreen, Screen
@@ -228,7 +228,7 @@ class Seeds:
         """Where they are made."""
         return [RunFolder.of(self.runs_dir, seeded) for seeded in self.experiments()]
 
-    def make(self, screen: Screen) -> Made[Seeds]:
+    def make(self, screen: Screen) -> JobMade[Seeds]:
         """Make the runs together if that is faster, except those of other processes.
 
         Otherwise each run becomes a unit of its own.
@@ -251,7 +251,7 @@ class Seeds:
             made = advance_together(left, self.sources, screen)
         if not made and not failed and len(folders) > 1:
             parts = [replace(self, seeds=(folder.experiment.seed,)) for folder in folders]
-            return Made(parts, self._busy(taken))
+            return JobMade(parts, self._busy(taken))
         for folder in () if made or failed else folders:
             title = _titled(folder.experiment)
             try:
@@ -259,7 +259,7 @@ class Seeds:
                     advance(folder, self.sources, screen, command="the same command")
             except InUseError:
                 taken.append(folder.experiment.seed)
-        return Made((), self._busy(taken), failed)
+        return JobMade((), self._busy(taken), failed)
 
     def _busy(self, taken: Sequence[int]) -> Sequence[Seeds]:
         return [replace(self, seeds=tuple(taken))] if taken else []
@@ -267,7 +267,7 @@ class Seeds:
 
 def _make(groups: Sequence[Seeds], screen: OwnScreen, jobs: int) -> tuple[list[Seeds], list[str]]:
     """Make the remaining runs; return those that other processes are making, and failures."""
-    left: Made[Seeds] = Made()
+    left: JobMade[Seeds] = JobMade()
     if jobs > 1:
         left = _in_jobs(groups, screen, jobs)
     else:
@@ -285,7 +285,7 @@ def _make(groups: Sequence[Seeds], screen: OwnScreen, jobs: int) -> tuple[list[S
     return together, [*left.failed]
 
 
-def _here(group: Seeds, screen: OwnScreen) -> Made[Seeds]:
+def _here(group: Seeds, screen: OwnScreen) -> JobMade[Seeds]:
     """Make it in this process."""
     with nothing_left_of(group.folders):
         made = group.make(screen)
@@ -295,7 +295,7 @@ def _here(group: Seeds, screen: OwnScreen) -> Made[Seeds]:
     return left
 
 
-def _in_jobs(groups: Sequence[Seeds], screen: OwnScreen, jobs: int) -> Made[Seeds]:
+def _in_jobs(groups: Sequence[Seeds], screen: OwnScreen, jobs: int) -> JobMade[Seeds]:
     """Make it in as many processes, if any of it is left."""
     left = [group for group in groups if not all(folder.finished for folder in group.folders)]
     for group in groups:

@@ -16,7 +16,7 @@ from umbel.cli.hints import no_such_command
 
 
 @dataclass(frozen=True)
-class Place:
+class CommandPlace:
     """Where a command is defined, and its line in the list of commands."""
 
     module: str
@@ -28,7 +28,7 @@ class Place:
 class LazyGroup(click.Group):
     """Lists its commands without loading them."""
 
-    def __init__(self, *args: Any, places: Mapping[str, Place], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, places: Mapping[str, CommandPlace], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.places = places
 

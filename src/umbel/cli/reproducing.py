@@ -9,7 +9,7 @@ from typing import Any
 
 from umbel.checks import InUseError, naming
 from umbel.cli.execute import nothing_left_of
-from umbel.cli.jobs.job import Made, noting
+from umbel.cli.jobs.job import JobMade, noting
 from umbel.cli.jobs.pool import make_in_jobs
 from umbel.cli.printing import say
 from umbel.cli.screen import OwnScreen, Screen
@@ -19,7 +19,7 @@ from umbel.experiment.toml_file import plain, structured
 from umbel.folder.execution import execute, execute_together
 from umbel.folder.run_folder import RunFolder
 from umbel.papers.base import Reproduction, Size
-from umbel.papers.runner import Piece, distinct_experiments, pieces, taken
+from umbel.papers.runner import PieceOfTable, distinct_experiments, pieces, taken
 
 SCREEN = OwnScreen(lines=2)
 """Where the progress of the runs is shown."""
@@ -63,7 +63,7 @@ def make_all(
     return list(dict.fromkeys(failed))  # what waited for others is tried again
 
 
-def _made_here(piece: Piece, failed: list[str]) -> bool:
+def _made_here(piece: PieceOfTable, failed: list[str]) -> bool:
     """Make the run, unless another process is making it."""
     try:
         with (
@@ -116,7 +116,7 @@ class CellRuns:
         which = f" seed {self.seeds[0]}" if alone else f", {len(self.seeds)} seeds"
         return f"{self.table['name']}{which}"
 
-    def make(self, screen: Screen) -> Made[CellRuns]:
+    def make(self, screen: Screen) -> JobMade[CellRuns]:
         """Make several together if that is faster; otherwise each is a part."""
         experiment: ExperimentSettings = structured(self.table, ExperimentSettings)
         folders = [RunFolder.begin(self.runs_dir, experiment.with_seed(n)) for n in self.seeds]
@@ -131,7 +131,7 @@ class CellRuns:
                         for record in execute(folders[0], self.sources):
                             report(record)
                 elif not execute_together(folders, self.sources, report):
-                    return Made([replace(self, seeds=(seed,)) for seed in self.seeds])
+                    return JobMade([replace(self, seeds=(seed,)) for seed in self.seeds])
         except InUseError:
-            return Made((), [self])
-        return Made(failed=failed)
+            return JobMade((), [self])
+        return JobMade(failed=failed)

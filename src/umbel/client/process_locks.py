@@ -13,7 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 T = TypeVar("T")
 
 
-class Held(Generic[T]):
+class HeldSetting(Generic[T]):
     """A setting with the value `wanted` while any thread is inside; the last one restores it."""
 
     def __init__(self, read: Callable[[], T], put: Callable[[T], None], wanted: T) -> None:

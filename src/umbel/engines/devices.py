@@ -12,7 +12,7 @@ import torch
 from torch.backends import cudnn
 
 from umbel.checks import UsageError, lacks_memory
-from umbel.client.process_locks import TURN, Held
+from umbel.client.process_locks import TURN, HeldSetting
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 """Environment variable that cuBLAS reads at first use: a fixed workspace makes it deterministic."""
@@ -74,7 +74,7 @@ def _set_to(part: Any) -> str:
     return own
 
 
-EXACT = Held(
+EXACT = HeldSetting(
     GpuSettings.now,
     GpuSettings.put,
     GpuSettings(

@@ -157,7 +157,7 @@ FACT_COLUMNS = ("client", "test_examples")
 
 
 @dataclass(frozen=True)
-class Facts:
+class ClientFacts:
     """What is known of a client."""
 
     test_examples: int
@@ -192,7 +192,7 @@ def with_facts(file: Path, clients: Sequence[Client]) -> list[Client]:
         raise UsageError(f"{file}: {what}") from None
 
 
-def _read(raw: bytes) -> dict[str, Facts]:
+def _read(raw: bytes) -> dict[str, ClientFacts]:
     """The facts by client. Raises `ValueError` for other columns."""
     head, *rows = csv.reader(io.StringIO(raw.decode(), newline=""))
     if tuple(head[: len(FACT_COLUMNS)]) != FACT_COLUMNS:
@@ -201,7 +201,7 @@ def _read(raw: bytes) -> dict[str, Facts]:
     facts = {}
     for client, count, *values in rows:
         attributes = dict(zip(names, map(formula_again, values), strict=True))
-        facts[formula_again(client)] = Facts(int(count), attributes)
+        facts[formula_again(client)] = ClientFacts(int(count), attributes)
     return facts
 
 

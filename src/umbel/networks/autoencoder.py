@@ -76,12 +76,12 @@ def _decoder(shape: Sequence[int], code: int, norm: Norm) -> nn.Module:
         nn.Linear(code, prod(shape)),
         nn.Unflatten(1, tuple(shape)),
         _path(shape[0], [(shape[0], 5, 5)], norm),
-        *(_Residual(shape[0], width, norm) for width in (9, 7, 5)),  # N_dc
+        *(_ResidualBlock(shape[0], width, norm) for width in (9, 7, 5)),  # N_dc
         nn.LeakyReLU(SLOPE),
     )
 
 
-class _Residual(nn.Module):
+class _ResidualBlock(nn.Module):
     """Two paths of convolutions, combined and added to the input."""
 
     def __init__(self, channels: int, width: int, norm: Norm) -> None:

@@ -119,7 +119,7 @@ def _saved(
 
 
 @dataclass(frozen=True)
-class Pair:
+class MethodPair:
     """Two rows of a column that both the paper and our results have."""
 
     column: str
@@ -128,7 +128,7 @@ class Pair:
     kept: bool | None  # whether it comes first here; None: too close to tell, in either
 
 
-def pairs(wanted: Reproduction, results: SavedResults, measure: str) -> Iterator[Pair]:
+def pairs(wanted: Reproduction, results: SavedResults, measure: str) -> Iterator[MethodPair]:
     """All pairs of rows, and whether they come in the paper's order.
 
     Two rows are clearly apart by more than the standard deviation of the difference, and than the
@@ -153,10 +153,10 @@ def pairs(wanted: Reproduction, results: SavedResults, measure: str) -> Iterator
         known = not (one if ours < 0 else other).at_least
         clear = known and abs(theirs) > spread and abs(ours) > max(own, printed)
         better, worse = (one, other) if theirs * sign > 0 else (other, one)
-        yield Pair(one.column, better.row, worse.row, theirs * ours > 0 if clear else None)
+        yield MethodPair(one.column, better.row, worse.row, theirs * ours > 0 if clear else None)
 
 
-def reversals(wanted: Reproduction, results: SavedResults, measure: str) -> Iterator[Pair]:
+def reversals(wanted: Reproduction, results: SavedResults, measure: str) -> Iterator[MethodPair]:
     """Pairs of rows that are clearly in another order than in the paper."""
     return (pair for pair in pairs(wanted, results, measure) if pair.kept is False)
 

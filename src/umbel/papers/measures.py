@@ -19,7 +19,7 @@ Value = float | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measure:
+class PublishedMeasure:
     """The title of a column of numbers, its format, and the function that computes it."""
 
     title: str
@@ -51,7 +51,7 @@ def series(name: str, records: Rounds) -> list[Value]:
     return [of(record) for record in records]
 
 
-def named(name: str) -> Measure:
+def named(name: str) -> PublishedMeasure:
     """The measure of this name, without its round."""
     return MEASURES[name.partition("@")[0]]
 
@@ -88,40 +88,48 @@ def _rank(folder: RunFolder) -> float:
     return float(largest_gap(singular_values(load(folder.path).profile, folder.experiment.seed)))
 
 
-MEASURES: Mapping[str, Measure] = {
-    "accuracy": Measure(title="accuracy, %", digits=1, of_record=lambda r: _percent(r.accuracy)),
-    "worst": Measure(title="worst client, %", digits=1, of_record=lambda r: _percent(r.worst)),
-    "loss": Measure(title="loss", digits=4, lower_is_better=True, of_record=lambda r: r.loss),
-    "nmse": Measure(title="NMSE, dB", lower_is_better=True, of_record=lambda r: _decibels(r.loss)),
-    "ari": Measure(title="ARI", of_record=lambda r: r.ari),
-    "purity": Measure(title="purity", of_record=lambda r: r.purity),
-    "clusters": Measure(title="clusters", of_record=lambda r: r.num_clusters),
-    "best_cross": Measure(
+MEASURES: Mapping[str, PublishedMeasure] = {
+    "accuracy": PublishedMeasure(
+        title="accuracy, %", digits=1, of_record=lambda r: _percent(r.accuracy)
+    ),
+    "worst": PublishedMeasure(
+        title="worst client, %", digits=1, of_record=lambda r: _percent(r.worst)
+    ),
+    "loss": PublishedMeasure(
+        title="loss", digits=4, lower_is_better=True, of_record=lambda r: r.loss
+    ),
+    "nmse": PublishedMeasure(
+        title="NMSE, dB", lower_is_better=True, of_record=lambda r: _decibels(r.loss)
+    ),
+    "ari": PublishedMeasure(title="ARI", of_record=lambda r: r.ari),
+    "purity": PublishedMeasure(title="purity", of_record=lambda r: r.purity),
+    "clusters": PublishedMeasure(title="clusters", of_record=lambda r: r.num_clusters),
+    "best_cross": PublishedMeasure(
         title="α cross, min", digits=3, of_record=lambda r: r.measures.get("best_cross")
     ),
-    "peak_round": Measure(
+    "peak_round": PublishedMeasure(
         title="t of the highest ARI", lower_is_better=True, of_rounds=_peak_round
     ),
-    "optimal_round": Measure(
+    "optimal_round": PublishedMeasure(
         title="t of ARI 1",
         lower_is_better=True,
         of_rounds=_first(lambda r: (r.ari or 0.0) >= OPTIMAL, counted_from=0),
     ),
-    "pure_round": Measure(
+    "pure_round": PublishedMeasure(
         title="rounds to purity 0.9",
         lower_is_better=True,
         of_rounds=_first(lambda r: (r.purity or 0.0) >= 0.9),
     ),
-    "accurate_round": Measure(
+    "accurate_round": PublishedMeasure(
         title="rounds to accuracy 0.8",
         lower_is_better=True,
         of_rounds=_first(lambda r: (r.accuracy or 0.0) >= 0.8),
     ),
-    "separation": Measure(  # FLACC separates its entities
+    "separation": PublishedMeasure(  # FLACC separates its entities
         title="round of separation", of_rounds=_first(lambda r: r.measures.get("separated"))
     ),
-    "rank": Measure(title="singular values before the largest gap", of_run=_rank),
+    "rank": PublishedMeasure(title="singular values before the largest gap", of_run=_rank),
     # Computed in the comparison with the paper, from the rounds of a row and of the baseline.
-    "saved_pure_round": Measure(title="rounds to purity 0.9 saved, %", digits=0),
-    "saved_accurate_round": Measure(title="rounds to accuracy 0.8 saved, %", digits=0),
+    "saved_pure_round": PublishedMeasure(title="rounds to purity 0.9 saved, %", digits=0),
+    "saved_accurate_round": PublishedMeasure(title="rounds to accuracy 0.8 saved, %", digits=0),
 }

@@ -36,7 +36,7 @@ Report = Callable[[Record], None]
 
 
 @dataclass(frozen=True)
-class Piece:
+class PieceOfTable:
     """Runs that are done together."""
 
     title: str
@@ -46,7 +46,7 @@ class Piece:
 
 def pieces(
     wanted: Reproduction, size: Size, seeds: Sequence[int], runs_dir: Path, sources: Sources
-) -> Iterator[Piece]:
+) -> Iterator[PieceOfTable]:
     """The runs that are left to do.
 
     Cells of one scenario are done together, so that its federation is built once a seed. Cells may
@@ -72,7 +72,7 @@ def distinct_experiments(wanted: Reproduction, size: Size) -> list[ExperimentSet
 
 def _side_by_side(
     experiment: ExperimentSettings, seeds: Sequence[int], runs_dir: Path, sources: Sources
-) -> Iterator[Piece]:
+) -> Iterator[PieceOfTable]:
     left = _unfinished([experiment.with_seed(seed) for seed in seeds], runs_dir)
     if len(left) > 1:
         title = f"{experiment.name}, {len(left)} seeds"
@@ -81,12 +81,12 @@ def _side_by_side(
             with suppress(QuorumError):  # reported later, when each is run alone
                 execute_together(left, sources, report)
 
-        yield Piece(title, experiment.rounds, go)
+        yield PieceOfTable(title, experiment.rounds, go)
 
 
 def _one_by_one(
     experiments: Sequence[ExperimentSettings], seed: int, runs_dir: Path, sources: Sources
-) -> Iterator[Piece]:
+) -> Iterator[PieceOfTable]:
     left = _unfinished([experiment.with_seed(seed) for experiment in experiments], runs_dir)
     if not left:
         return
@@ -102,7 +102,7 @@ def _one_by_one(
 
     for folder in left:
         title = f"{folder.experiment.name} seed {seed}"
-        yield Piece(title, folder.experiment.rounds, partial(go_on, folder))
+        yield PieceOfTable(title, folder.experiment.rounds, partial(go_on, folder))
 
 
 def _unfinished(experiments: Sequence[ExperimentSettings], runs_dir: Path) -> list[RunFolder]:

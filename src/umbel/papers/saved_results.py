@@ -73,7 +73,7 @@ class CellResult:
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeCell:
     """How results were made."""
 
     command: str  # the last one
@@ -89,7 +89,7 @@ class SavedResults:
     name: str
     size: Size
     seeds: tuple[int, ...]  # of the last command; what it did not make may have others
-    made: Made
+    made: MadeCell
     cells: tuple[CellResult, ...]
     every: int | None = None  # number of cells of the table, if some have no result yet
 
@@ -129,7 +129,7 @@ class SavedResults:
         """The inverse of `write`."""
         table: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         cells = tuple(_cell(cell) for cell in table["cells"])
-        made = Made(**table["made"])
+        made = MadeCell(**table["made"])
         seeds, every = tuple(table["seeds"]), table.get("every")
         return cls(table["name"], table["size"], seeds, made, cells, every)
 
@@ -139,7 +139,7 @@ def kept(name: str) -> Iterator[SavedResults]:
     yield from map(SavedResults.read, kept_files(name))
 
 
-def made_in(command: str, seconds: float, sessions: Sequence[Mapping[str, Any]]) -> Made:
+def made_in(command: str, seconds: float, sessions: Sequence[Mapping[str, Any]]) -> MadeCell:
     """How the runs with these sessions were made: all versions, threads and GPUs that they had.
 
     Runs do not note the name of their processor; it is this machine's.
@@ -153,7 +153,7 @@ def made_in(command: str, seconds: float, sessions: Sequence[Mapping[str, Any]])
     threads = _all(each.get("threads", "unknown") for each in in_order)
     devices = _all(each.get("cuda") or "no GPU" for each in in_order)
     hardware = f"{_processor()}, {threads} {'thread' if threads == '1' else 'threads'}, {devices}"
-    return Made(command, versions, hardware, round(seconds, 1))
+    return MadeCell(command, versions, hardware, round(seconds, 1))
 
 
 def _all(values: Iterable[object]) -> str:

@@ -10,14 +10,14 @@ from umbel.report.figures.panels import Panel
 from umbel.result.statistics.contenders import gains
 from umbel.result.statistics.measures import Measure
 from umbel.result.statistics.paired import FEWEST_PAIRS, Interval
-from umbel.result.statistics.pairs import Pair, Standing
+from umbel.result.statistics.pairs import MethodStanding, Pair
 from umbel.summary import counted, joined_by_and
 
 MOST_NAMED = 4
 """Largest number of methods that a sentence names; the figure shows all."""
 
 
-def verdict(order: Standing, measure: Measure) -> str:
+def verdict(order: MethodStanding, measure: Measure) -> str:
     """Whether a method is best beyond chance, in words and with its interval."""
     name, quality = order.leader.name, order.leader.quality
     if not isfinite(quality):
@@ -51,7 +51,7 @@ def verdict(order: Standing, measure: Measure) -> str:
     return text
 
 
-def _corrected(order: Standing) -> str:
+def _corrected(order: MethodStanding) -> str:
     """The methods that the leader is ahead of, if all pairs are tested together."""
     count = max(pair.of for pair in order.pairs)
     ahead = [pair for pair in order.others if pair.ahead]
@@ -104,7 +104,7 @@ def chance(p_value: float) -> str:
     return "< 0.001" if p_value < 0.001 else f"{p_value:.3f}"
 
 
-def leads(order: Standing, measure: Measure) -> Iterator[Panel]:
+def leads(order: MethodStanding, measure: Measure) -> Iterator[Panel]:
     """The lead over each other method, with its interval."""
     strips = []
     for pair in order.others:

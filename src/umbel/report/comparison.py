@@ -14,7 +14,7 @@ import numpy as np
 
 from umbel.client.metrics import METRICS
 from umbel.files.spreadsheet_cells import no_formula
-from umbel.notebooks import Table
+from umbel.notebooks import HtmlTable
 from umbel.report.evenness import evenly
 from umbel.report.figures.charts import (
     COUNT,
@@ -77,7 +77,7 @@ class Sheet:
     @property
     def latex(self) -> str:
         """The table in LaTeX, for the package booktabs."""
-        return Table(self.heads, self.rows).latex
+        return HtmlTable(self.heads, self.rows).latex
 
     @property
     def _piped(self) -> list[list[str]]:

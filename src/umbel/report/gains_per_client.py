@@ -11,7 +11,7 @@ from umbel.report.figures.panels import Panel
 from umbel.report.html.markup import Markup, Part, element, join, table
 from umbel.report.html.page import listing
 from umbel.result.statistics.baselines import BASELINES
-from umbel.result.statistics.contenders import Contender, gains
+from umbel.result.statistics.contenders import ComparedMethod, gains
 from umbel.result.statistics.measures import Measure
 from umbel.result.statistics.paired import Gain, interval
 from umbel.summary import is_small
@@ -28,9 +28,9 @@ class Fates:
     """Gains and losses of clients with other methods instead of a baseline."""
 
     number: int  # number of the baseline
-    baseline: Contender
+    baseline: ComparedMethod
     measure: Measure
-    rows: tuple[tuple[Contender, tuple[Gain, ...]], ...]  # the best method first
+    rows: tuple[tuple[ComparedMethod, tuple[Gain, ...]], ...]  # the best method first
 
     @property
     def panel(self) -> Panel:
@@ -86,7 +86,7 @@ class Fates:
         parts.append(element("details", element("summary", f"every client against {name}"), inside))
         return join(*parts)
 
-    def _row(self, method: Contender, gained: Sequence[Gain]) -> list[str]:
+    def _row(self, method: ComparedMethod, gained: Sequence[Gain]) -> list[str]:
         mean, counts = interval(gained), [_kind(gain) for gain in gained]
         worst = min(gained, key=lambda gain: gain.value)
         least = [self._gain(worst.value), f"{worst.client}, seed {worst.seed}"]
@@ -104,7 +104,7 @@ class Fates:
         small = self.measure.lower and is_small(value)
         return signed(value) if small else f"{value:+.4f}"
 
-    def _told(self, method: Contender, gain: Gain) -> str:
+    def _told(self, method: ComparedMethod, gain: Gain) -> str:
         what = self.measure.name
         return (
             f"client {gain.client}, seed {gain.seed}\n{what} {gain.now:.4g} with {method.name}\n"
@@ -120,7 +120,7 @@ HEADS = (
 )
 
 
-def fates(methods: Sequence[Contender], measure: Measure) -> list[Fates]:
+def fates(methods: Sequence[ComparedMethod], measure: Measure) -> list[Fates]:
     """One for each baseline among the methods, which are sorted, the best last."""
     several: list[Fates] = []
     for baseline in sorted(

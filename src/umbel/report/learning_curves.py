@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from umbel.checks import UsageError
-from umbel.notebooks import Table
+from umbel.notebooks import HtmlTable
 from umbel.report.figures.charts import (
     COUNT,
     INDEX,
@@ -82,7 +82,7 @@ def split_of(validated: Collection[bool]) -> str:
     return "validation" if any(validated) else "test"
 
 
-def table(runs: Courses) -> Table:
+def table(runs: Courses) -> HtmlTable:
     """Tabulate one run by round, or several runs, one row each, after the last evaluated round.
 
     It takes what `plot` takes. Several seeds are given by mean and population standard
@@ -98,7 +98,7 @@ def table(runs: Courses) -> Table:
             (name, *_cells(courses, list(map(last_evaluated, courses)), by_loss))
             for name, courses in by_name.items()
         ]
-        return Table(
+        return HtmlTable(
             ("run", *heads), tuple(rows), note="MB: to and from all clients, in all rounds"
         )
     (course,) = by_name[""]
@@ -112,7 +112,7 @@ def table(runs: Courses) -> Table:
         cells = [[first, *row] for first, row in zip(judged, cells, strict=True)]
     shown = [(str(course[n - 1].round), *row) for n, row in zip(ends, cells, strict=True)]
     note = "MB: to and from all clients, up to this round; rounds are counted from 0"
-    return Table(("round", *heads), tuple(shown), note=note)
+    return HtmlTable(("round", *heads), tuple(shown), note=note)
 
 
 def _cells(courses: Sequence[Course], last: Sequence[Record], by_loss: bool) -> list[str]:

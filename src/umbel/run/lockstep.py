@@ -35,13 +35,13 @@ Several federations, and a copy of them all, are in memory at once.
 """
 
 
-class Batching(Engine, Protocol):
+class BatchingEngine(Engine, Protocol):
     """An engine that computes chunks of clients together."""
 
     def chunks(self, request: Request) -> Iterator[Tensor]: ...
 
 
-class Stopped(Exception):  # noqa: N818
+class RunStopped(Exception):  # noqa: N818
     """Raised in a run when another run, or the user, has ended all runs."""
 
 
@@ -151,7 +151,7 @@ def joined(federations: Sequence[Federation]) -> Federation:
 class MeetingPoint:
     """Collects the requests of the runs, and answers them together."""
 
-    def __init__(self, engine: Batching, first_clients: Sequence[int], examples: int) -> None:
+    def __init__(self, engine: BatchingEngine, first_clients: Sequence[int], examples: int) -> None:
         self.engine = engine
         self.examples = examples  # of a client, in the split of which it has most
         self.first_clients = first_clients  # the number of each run's client 0 among all clients
@@ -214,7 +214,7 @@ class MeetingPoint:
                 self.change.notify_all()
                 self.change.wait_for(lambda: number in self.answers or self.stopped)
                 if number not in self.answers:
-                    raise Stopped
+                    raise RunStopped
                 return self.answers.pop(number)
         finally:
             self.moving.acquire()
@@ -226,7 +226,7 @@ class MeetingPoint:
             try:
                 if not self.stopped:
                     job(Seat(self, number))
-            except Stopped:
+            except RunStopped:
                 pass
             except BaseException as error:
                 errors[number] = error

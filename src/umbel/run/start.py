@@ -16,7 +16,7 @@ from umbel.algorithms.restarts import method_of
 from umbel.algorithms.sharing import Sharing
 from umbel.checks import check
 from umbel.client.net import Net
-from umbel.client.process_locks import Held
+from umbel.client.process_locks import HeldSetting
 from umbel.client.seeding import drawing_from
 from umbel.data.federation import Federation
 from umbel.engines.choice import EngineSettings, make_engine
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 LOGGER = logging.getLogger("umbel")
 
-SILENCE = Held(lambda: LOGGER.level, LOGGER.setLevel, logging.CRITICAL)
+SILENCE = HeldSetting(lambda: LOGGER.level, LOGGER.setLevel, logging.CRITICAL)
 """The level of umbel's logger, which all threads share."""
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import umbel
 from umbel.checks import UsageError
-from umbel.data.tables.kinds import Numbers, Words, column_of
+from umbel.data.tables.kinds import ColumnWords, Numbers, column_of
 from umbel.data.tables.reading import CsvFormat, TableRows, holds_tables, read_rows
 
 pytest.importorskip("pyarrow", reason="the extra umbel[data] is not installed")
@@ -40,14 +40,14 @@ def test_kinds_are_found_by_what_all_values_are(tmp_path: Path) -> None:
     age, born, ward, code = (column_of(rows, name) for name in rows.columns)
     assert isinstance(age, Numbers)
     assert isinstance(born, Numbers)
-    assert isinstance(ward, Words)
+    assert isinstance(ward, ColumnWords)
     assert isinstance(code, Numbers)
     assert [age.values[0], age.values[2], age.whole] == [41.0, 3.5, False]
     assert born.values[:2].tolist() == [760.0, 7639.25]  # days since 1970
     assert [ward.word(row) for row in range(3)] == ["A", None, "B-7"]
     assert code.whole
     as_words = column_of(rows, "code", "category")
-    assert isinstance(as_words, Words)
+    assert isinstance(as_words, ColumnWords)
     assert as_words.words == ("7", "8", "9")
 
 
@@ -70,8 +70,8 @@ def test_a_parquet_file_says_its_types(tmp_path: Path) -> None:
     rows = read_rows(parquet(tmp_path / "t.parquet", columns), FORM, everything)
     found = {name: column_of(rows, name) for name in columns}
     words, coded = found["words"], found["coded"]
-    assert isinstance(words, Words)
-    assert isinstance(coded, Words)
+    assert isinstance(words, ColumnWords)
+    assert isinstance(coded, ColumnWords)
     assert words.words == ("1", "2")
     assert coded.codes.tolist() == [0, 1, 0]
     expected: dict[str, tuple[list[float], bool]] = {
@@ -263,12 +263,12 @@ def test_what_other_countries_write_otherwise_is_no_category(
     )
     with pytest.raises(UsageError, match=f"column 'x' seems to hold {what}"):
         column_of(rows, "x")
-    assert isinstance(column_of(rows, "x", "category"), Words)
+    assert isinstance(column_of(rows, "x", "category"), ColumnWords)
 
 
 def test_codes_with_points_are_categories(tmp_path: Path) -> None:
     for values in ("1.2.3\n1.2.4", "10.0.0.1\n10.0.0.2", "3\nA1\n1-2"):
-        assert isinstance(column_of(read(tmp_path / "t.csv", f"v\n{values}\n"), "v"), Words)
+        assert isinstance(column_of(read(tmp_path / "t.csv", f"v\n{values}\n"), "v"), ColumnWords)
 
 
 def test_lists_of_choices_are_categories(tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_lists_of_choices_are_categories(tmp_path: Path) -> None:
         rows = read(
             tmp_path / "t.csv", "v;w\n" + values.replace(" ", ";1\n") + ";1\n", CsvFormat(";", ())
         )
-        assert isinstance(column_of(rows, "v"), Words)
+        assert isinstance(column_of(rows, "v"), ColumnWords)
 
 
 def test_blanks_behind_a_closing_mark_are_read_as_they_are(tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ def test_bools_are_numbers_however_a_file_writes_them(tmp_path: Path) -> None:
     assert isinstance(flag, Numbers)
     assert flag.values[[0, 1, 3]].tolist() == [1, 0, 1]
     assert flag.whole
-    assert isinstance(mixed, Words)
+    assert isinstance(mixed, ColumnWords)
     typed = read_rows(parquet(tmp_path / "t.parquet", {"flag": [True, False]}), FORM, everything)
     same = column_of(typed, "flag")
     assert isinstance(same, Numbers)

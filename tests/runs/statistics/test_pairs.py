@@ -9,7 +9,7 @@ import pytest
 
 from umbel.experiment.library import find_experiment
 from umbel.result.run import read
-from umbel.result.statistics.contenders import Contender
+from umbel.result.statistics.contenders import ComparedMethod
 from umbel.result.statistics.data import Data
 from umbel.result.statistics.measures import ACCURACY
 from umbel.result.statistics.pairs import holm, pairs, standing
@@ -17,14 +17,14 @@ from umbel.result.statistics.pairs import holm, pairs, standing
 SCENARIO = read(find_experiment("fedavg-digits")).scenario
 
 
-def contender(name: str, scores: Sequence[float], seeds: int = 5) -> Contender:
+def contender(name: str, scores: Sequence[float], seeds: int = 5) -> ComparedMethod:
     by_seed = {
         seed: {
             f"site {n}": score + 0.01 * ((seed * 7 + n * 3) % 5) for n, score in enumerate(scores)
         }
         for seed in range(seeds)
     }
-    return Contender(
+    return ComparedMethod(
         name=name,
         baseline="",
         quality=sum(scores) / len(scores),

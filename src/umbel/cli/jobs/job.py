@@ -43,7 +43,7 @@ class Unit(Protocol):
     def title(self) -> str:
         """Its name in messages."""
 
-    def make(self, screen: Screen) -> Made[Self]:
+    def make(self, screen: Screen) -> JobMade[Self]:
         """Make it, except runs on which other processes already work."""
 
 
@@ -51,16 +51,16 @@ U = TypeVar("U", bound=Unit)
 
 
 @dataclass(frozen=True)
-class Made(Generic[U]):
+class JobMade(Generic[U]):
     """What is still to be made after a unit."""
 
     parts: Sequence[U] = ()  # runs that are not faster together in one process
     busy: Sequence[U] = ()  # runs on which another command works
     failed: Sequence[str] = ()  # why some of its runs can't go on; this stops no others
 
-    def beside(self, other: Made[U]) -> Made[U]:
+    def beside(self, other: JobMade[U]) -> JobMade[U]:
         """What is left of this and of another one."""
-        return Made(
+        return JobMade(
             [*self.parts, *other.parts],
             [*self.busy, *other.busy],
             [*self.failed, *other.failed],
@@ -107,13 +107,13 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Failed:
+class JobFailed:
     """An error has ended the unit."""
 
     error: Exception
 
 
-News: TypeAlias = Begun | Told | Ended | Said | logging.LogRecord | Made[Any] | Failed
+News: TypeAlias = Begun | Told | Ended | Said | logging.LogRecord | JobMade[Any] | JobFailed
 """What a job sends."""
 
 
@@ -121,12 +121,12 @@ class JobError(RuntimeError):
     """An unexpected error in a job, with its traceback."""
 
 
-class Stopped(BaseException):
+class JobStopped(BaseException):
     """The parent has asked this process to end."""
 
 
 @dataclass(frozen=True)
-class Line:
+class JobLine:
     """Connection to the parent: a `Screen`, and the target of log records."""
 
     pipe: Connection
@@ -181,12 +181,12 @@ def work(pipe: Connection, threads: int, level: int) -> None:
     try:
         signal.signal(signal.SIGTERM, _stop)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when to end
-        _serve(Line(pipe), threads, level)
-    except (Stopped, EOFError):
+        _serve(JobLine(pipe), threads, level)
+    except (JobStopped, EOFError):
         pass
 
 
-def _serve(line: Line, threads: int, level: int) -> None:
+def _serve(line: JobLine, threads: int, level: int) -> None:
     import torch
 
     # OMP_NUM_THREADS may already limit the number of threads further.
@@ -198,14 +198,14 @@ def _serve(line: Line, threads: int, level: int) -> None:
         line.send(_made(unit, line))
 
 
-def _made(unit: Unit, line: Line) -> Made[Any] | Failed:
+def _made(unit: Unit, line: JobLine) -> JobMade[Any] | JobFailed:
     try:
         with memory_errors():
             return unit.make(line)
-    except Stopped:
+    except JobStopped:
         raise
     except BaseException as error:
-        return Failed(sendable(error))
+        return JobFailed(sendable(error))
 
 
 def sendable(error: BaseException) -> Exception:
@@ -219,7 +219,7 @@ def sendable(error: BaseException) -> Exception:
 
 
 def _stop(*_: object) -> None:
-    raise Stopped
+    raise JobStopped
 
 
 def _end_with_parent() -> None:

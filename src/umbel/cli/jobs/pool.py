@@ -16,7 +16,7 @@ from typing import Generic
 import click
 
 from umbel.checks import printable
-from umbel.cli.jobs.job import Begun, Ended, Failed, Made, News, Said, Told, U, Unit, work
+from umbel.cli.jobs.job import Begun, Ended, JobFailed, JobMade, News, Said, Told, U, Unit, work
 from umbel.cli.jobs.server import CONTEXT, check_descriptors, start
 from umbel.cli.printing import say
 from umbel.cli.screen import OwnScreen
@@ -90,14 +90,14 @@ class Job:
         return f"ended with status {code}"
 
 
-def make_in_jobs(units: Sequence[U], runs: int, count: int, screen: OwnScreen) -> Made[U]:
+def make_in_jobs(units: Sequence[U], runs: int, count: int, screen: OwnScreen) -> JobMade[U]:
     """Make units, which hold `runs` runs, in up to `count` jobs; return what is left of them.
 
     Runs that can't go on stop no others. Raises any other error of a unit, the first that there is;
     then, on Ctrl-C, and on what else ends this process, the others are stopped, and can go on.
     """
     if not runs:  # starting a process would take seconds
-        return Made()
+        return JobMade()
     count = min(count, runs)
     threads = max(1, cores() // count)
     with ending_in_order(), watched_together(screen.lines, screen.to_stderr) as begin:
@@ -118,7 +118,7 @@ class Desk(Generic[U]):
         self.idle: list[Job] = []
         self.making: dict[Job, Attempt[U]] = {}
         self.shown: dict[Job, tuple[ExitStack, Tell]] = {}
-        self.left: Made[U] = Made()
+        self.left: JobMade[U] = JobMade()
 
     def start(self, count: int) -> None:
         """Start `count` more jobs, or as many as the limit on open files allows, at least one."""
@@ -138,7 +138,7 @@ class Desk(Generic[U]):
             raise click.ClickException(f"no job can start: {error.strerror}; {how}") from None
         say(f"only {counted(there, 'job')} can start: {error.strerror}", err=True)
 
-    def run(self) -> Made[U]:
+    def run(self) -> JobMade[U]:
         """Make all there is."""
         while self.waiting or self.making:
             while self.waiting and self.idle:
@@ -164,9 +164,9 @@ class Desk(Generic[U]):
                 self.screen.say(text)
             case logging.LogRecord():
                 logging.getLogger(news.name).handle(news)
-            case Failed(error):
+            case JobFailed(error):
                 raise error
-            case Made(parts):
+            case JobMade(parts):
                 del self.making[job]
                 self.idle.append(job)
                 self.waiting.extendleft(Attempt(part) for part in reversed(parts))

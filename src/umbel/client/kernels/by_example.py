@@ -20,7 +20,7 @@ from umbel.client.descent import Descent
 from umbel.client.kernels import half as rule
 from umbel.client.kernels.moving import Moving, sgd_of
 from umbel.client.kernels.products import matmul, put_product
-from umbel.client.kernels.schedule import Schedule, SideBySide
+from umbel.client.kernels.schedule import BatchSchedule, SideBySide
 from umbel.summary import in_short
 
 SMALL, LARGE = 7_000, 100_000
@@ -50,7 +50,7 @@ class Span:
     __repr__ = in_short
 
     @classmethod
-    def of(cls, schedule: Schedule) -> Span:
+    def of(cls, schedule: BatchSchedule) -> Span:
         """The range from the first to the last of a client's examples in any mini-batch."""
         low, high = schedule.rows.amin((0, 2)), schedule.rows.amax((0, 2))
         return cls(low, (high - low + 1).tolist())
@@ -61,7 +61,7 @@ class Span:
         return max(self.sizes)
 
 
-def is_faster(span: Span, schedule: Schedule, size_in: int, size_out: int, half: bool) -> bool:
+def is_faster(span: Span, schedule: BatchSchedule, size_in: int, size_out: int, half: bool) -> bool:
     """Whether coefficients are faster than steps on the weights for a layer of these sizes."""
     most, values = span.most, size_in * size_out
     steps, _, width = schedule.rows.shape

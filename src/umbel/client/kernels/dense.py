@@ -20,7 +20,7 @@ from umbel.client.kernels.by_example import ByExample, Span
 from umbel.client.kernels.half import is_faster
 from umbel.client.kernels.moving import Path, Weights, sgd_of
 from umbel.client.kernels.products import back, forward, put_weight
-from umbel.client.kernels.schedule import Schedule, SideBySide
+from umbel.client.kernels.schedule import BatchSchedule, SideBySide
 from umbel.client.objectives import BINARY, CLASSIFICATION, FEW, REGRESSION, Objective
 
 
@@ -111,7 +111,7 @@ class Dense:
         optimiser must be SGD.
         """
         rows = rows.expand(max(len(theta), len(rows)), -1, -1)
-        schedule = Schedule.of(rows)
+        schedule = BatchSchedule.of(rows)
         if schedule.at_work == [len(rows)] and not sgd_of(descent).weight_decay:
             return (self._one_step(descent, x, y, theta, schedule),)
         received = schedule.arranged(theta.expand(len(rows), -1))
@@ -128,7 +128,7 @@ class Dense:
         return (schedule.restored(update),)
 
     def _paths(
-        self, descent: Descent, x: Tensor, received: Tensor, schedule: Schedule
+        self, descent: Descent, x: Tensor, received: Tensor, schedule: BatchSchedule
     ) -> Iterator[Path]:
         """The path of each layer through the steps."""
         for number, layer in enumerate(self.layers):
@@ -160,7 +160,7 @@ class Dense:
             moving[number].step(of_outputs, passed[number], descent)
 
     def _one_step(
-        self, descent: Descent, x: Tensor, y: Tensor, theta: Tensor, schedule: Schedule
+        self, descent: Descent, x: Tensor, y: Tensor, theta: Tensor, schedule: BatchSchedule
     ) -> Tensor:
         """The result of `descend` for a single step: a multiple of the gradient."""
         (batch,) = schedule.batches(theta.dtype)

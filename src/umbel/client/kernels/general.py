@@ -19,7 +19,7 @@ from umbel.client.descent import Descent
 from umbel.client.kernels.modules import Modules
 from umbel.client.layout import Entry, unflatten
 from umbel.client.objectives import Objective
-from umbel.client.process_locks import SWAPPING, Held
+from umbel.client.process_locks import SWAPPING, HeldSetting
 
 Gradient: TypeAlias = Callable[[Tensor, Batch], tuple[Tensor, Tensor, Tensor]]
 """A function with the arguments and results of `Kernel.gradient`."""
@@ -29,7 +29,7 @@ def _enable(cudnn_too: bool) -> None:
     cudnn.enabled = cudnn_too
 
 
-WITHOUT_CUDNN = Held(lambda: bool(cudnn.enabled), _enable, False)
+WITHOUT_CUDNN = HeldSetting(lambda: bool(cudnn.enabled), _enable, False)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class SideBySide:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class BatchSchedule:
     """Clients in descending order of mini-batches, so that the first ones are at work."""
 
     order: Tensor | None  # (C,) order of the clients; None: as given
@@ -44,7 +44,7 @@ class Schedule:
     __repr__ = in_short
 
     @classmethod
-    def of(cls, rows: Tensor) -> Schedule:
+    def of(cls, rows: Tensor) -> BatchSchedule:
         """Build it from rows (C, S, B); negative rows are padding, replaced by ~row."""
         keep, order = rows >= 0, None
         clients, steps, columns = rows.shape

@@ -30,9 +30,9 @@ from umbel.data.tables.encoding import Column, Encoding, Target, columns_of
 from umbel.data.tables.features import Encoder, in_single
 from umbel.data.tables.kinds import (
     ISO_DATE,
+    ColumnWords,
     Kind,
     Numbers,
-    Words,
     are_codes,
     are_dates,
     column_of,
@@ -306,8 +306,10 @@ class Table(Scenario):
         kinds = {name: self._kind(rows, name) for name in names}
         columns = [column_of(rows, name, kind) for name, kind in kinds.items()]
         numbers = [column for column in columns if isinstance(column, Numbers)]
-        texts = [c for c in columns if isinstance(c, Words) and kinds[c.name] == "text"]
-        categories = [c for c in columns if isinstance(c, Words) and kinds[c.name] == "category"]
+        texts = [c for c in columns if isinstance(c, ColumnWords) and kinds[c.name] == "text"]
+        categories = [
+            c for c in columns if isinstance(c, ColumnWords) and kinds[c.name] == "category"
+        ]
         for column in categories:
             count, most = len(column.words), self.most_categories
             dates = all(ISO_DATE.match(word) for word in column.words)
@@ -317,7 +319,7 @@ class Table(Scenario):
             where = f"{rows.files[0]}: column {column.name!r}"
             check(count <= most, where, f"{count:,} categories", expected)
             warn_of_spellings(rows, f"categories of {column.name!r} that", column.words)
-        columns_read: tuple[Numbers | Words, ...] = (*numbers, *categories)
+        columns_read: tuple[Numbers | ColumnWords, ...] = (*numbers, *categories)
         inputs = [column for column in columns_read if column.name not in self._named]
         if codes := [c.name for c in inputs if isinstance(c, Numbers) and are_codes(rows, c)]:
             what = sentence("numbers with leading zeros, as codes have", codes)
@@ -404,7 +406,7 @@ def _warn_of_single_rows(rows: TableRows, clients: Clients, column: str | None) 
         logger.warning(few_rows, rows.files[0], alone, len(clients.names), column)
 
 
-def _warn_of_splits(columns: Sequence[Words]) -> None:
+def _warn_of_splits(columns: Sequence[ColumnWords]) -> None:
     """Warn of a column that seems to say which rows are for training and which for the test."""
     for column in columns:
         words = [word.lower() for word in column.words]

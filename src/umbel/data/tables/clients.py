@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umbel.checks import UsageError
-from umbel.data.tables.kinds import Words, column_of
+from umbel.data.tables.kinds import ColumnWords, column_of
 from umbel.data.tables.missing import read_as_missing, with_words
 from umbel.data.tables.parts import Places
 from umbel.data.tables.reading import TableRows
@@ -98,8 +98,8 @@ def known_of(rows: TableRows, clients: Clients, columns: Sequence[str]) -> dict[
     return found
 
 
-def texts_of(rows: TableRows, name: str) -> Words:
+def texts_of(rows: TableRows, name: str) -> ColumnWords:
     """A column as texts, whatever its type."""
     column = column_of(rows, name, "category")
-    assert isinstance(column, Words)
+    assert isinstance(column, ColumnWords)
     return column

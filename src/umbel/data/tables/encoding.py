@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from umbel.data.scaling import Scale
 from umbel.data.tables.features import Encoder
-from umbel.data.tables.kinds import Kind, Numbers, Words, column_of
+from umbel.data.tables.kinds import ColumnWords, Kind, Numbers, column_of
 from umbel.data.tables.reading import CsvFormat, TableRows
 from umbel.data.tables.statistics import Categories, Category, Statistics
 from umbel.data.tables.uses import Unused
@@ -111,7 +111,7 @@ class Encoding:
         """The function from rows of another table to features."""
         read = [column_of(rows, column.name, column.kind) for column in self.columns]
         numbers = [each for each in read if isinstance(each, Numbers)]
-        words = {each.name: each for each in read if isinstance(each, Words)}
+        words = {each.name: each for each in read if isinstance(each, ColumnWords)}
         of_numbers = [c for c in self.columns if c.kind in ("number", "date")]
         scale = Scale(
             np.array([c.mean for c in of_numbers]), np.array([c.deviation for c in of_numbers])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from umbel.checks import UsageError
 from umbel.data.conventions import warn_of_units
-from umbel.data.tables.kinds import Numbers, Words, as_known
+from umbel.data.tables.kinds import ColumnWords, Numbers, as_known
 from umbel.data.tables.parts import Places
 from umbel.data.tables.reading import TableRows
 from umbel.data.tables.statistics import Statistics, matrix
@@ -29,8 +29,8 @@ class Encoder:
 
     table: TableRows  # for the positions of rows in messages
     numbers: Sequence[Numbers]
-    categories: Sequence[Words]
-    texts: Sequence[Words]
+    categories: Sequence[ColumnWords]
+    texts: Sequence[ColumnWords]
     statistics: Statistics
     scaled: bool
     buckets: int  # number of features of a text
@@ -61,7 +61,7 @@ class Encoder:
         shards = [torch.from_numpy(matrix(numbers, rows)) for rows in clients]
         warn_of_units(shards, names, [column.name for column in numbers])
 
-    def _indicators(self, column: Words, rows: Places) -> NDArray[np.float32]:
+    def _indicators(self, column: ColumnWords, rows: Places) -> NDArray[np.float32]:
         about = self.statistics.categories[column.name]
         width = len(about.known) + about.others
         places = {category: place for place, category in enumerate(about.known)}
@@ -88,7 +88,7 @@ def in_single(
     return values.astype(np.float32)
 
 
-def _hashed(column: Words, rows: Places, buckets: int) -> NDArray[np.float32]:
+def _hashed(column: ColumnWords, rows: Places, buckets: int) -> NDArray[np.float32]:
     """Counts of a text's words in buckets by their hashes, without a list of words."""
     return hashed_texts([column.word(row) or "" for row in rows], buckets)
 

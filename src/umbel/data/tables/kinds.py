@@ -108,7 +108,7 @@ class Numbers:
 
 
 @dataclass(frozen=True)
-class Words:
+class ColumnWords:
     """A column of texts, which stores each different text once."""
 
     name: str
@@ -122,7 +122,7 @@ class Words:
         return None if self.codes[row] < 0 else self.words[self.codes[row]]
 
 
-def column_of(rows: TableRows, name: str, kind: Kind | None = None) -> Numbers | Words:
+def column_of(rows: TableRows, name: str, kind: Kind | None = None) -> Numbers | ColumnWords:
     """A column as the given kind, or as the kind of its values.
 
     Raises `UsageError`, with the row, for a value of another kind, and for infinite numbers.
@@ -291,7 +291,7 @@ def _spread(there: Any, values: Any) -> NDArray[np.float64]:
     return found
 
 
-def _words(rows: TableRows, name: str) -> Words:
+def _words(rows: TableRows, name: str) -> ColumnWords:
     from pandas.api import types
 
     series = rows.columns[name]
@@ -306,7 +306,7 @@ def _words(rows: TableRows, name: str) -> Words:
     spelled = [bare if (bare := _bare(word)) in there else like[bare] for word in words]
     place = {word: number for number, word in enumerate(dict.fromkeys(spelled))}
     numbers = np.array([*(place[word] for word in spelled), -1])  # missing values have the code -1
-    return Words(name, numbers[np.asarray(codes, dtype=np.int64)], tuple(place))
+    return ColumnWords(name, numbers[np.asarray(codes, dtype=np.int64)], tuple(place))
 
 
 def as_known(words: Sequence[str], known: Sequence[str]) -> list[str]:

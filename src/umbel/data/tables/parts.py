@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check
 from umbel.data.split_names import split_named
-from umbel.data.tables.kinds import Numbers, Words
+from umbel.data.tables.kinds import ColumnWords, Numbers
 from umbel.data.tables.missing import in_brackets
 from umbel.data.tables.reading import TableRows
 from umbel.seeds import Stream, generator
@@ -69,7 +69,7 @@ def in_time(rows: TableRows, clients: Sequence[Places], columns: Sequence[Number
     return [mine[np.lexsort([key[mine] for key in keys])] for mine in clients]
 
 
-def by_column(rows: TableRows, mine: Places, column: Words) -> Parts:
+def by_column(rows: TableRows, mine: Places, column: ColumnWords) -> Parts:
     """A client's rows, divided by a column with the values train, validation and test, or alike."""
     named = map(split_named, (*column.words, ""))
     said = np.array([-1 if part is None else PARTS.index(part) for part in named])

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from umbel.checks import UsageError
 from umbel.data import scaling
 from umbel.data.scaling import Scale
-from umbel.data.tables.kinds import Numbers, Words
+from umbel.data.tables.kinds import ColumnWords, Numbers
 from umbel.data.tables.parts import Places
 from umbel.summary import in_short
 
@@ -48,7 +48,7 @@ class Statistics:
 
 def statistics_of(
     numbers: Sequence[Numbers],
-    words: Sequence[Words],
+    words: Sequence[ColumnWords],
     clients: Sequence[Places],  # the training rows of each client
     source: Source,
     least_clients: int,
@@ -76,7 +76,7 @@ def matrix(columns: Sequence[Numbers], rows: Places) -> NDArray[np.float64]:
     return np.stack(values, axis=1) if values else np.zeros((len(rows), 0))
 
 
-def _pooled(column: Words, clients: Sequence[Places], least: int) -> Categories:
+def _pooled(column: ColumnWords, clients: Sequence[Places], least: int) -> Categories:
     sizes = [len(rows) for rows in clients]
     owners = np.repeat(np.arange(len(clients)), sizes)
     codes = column.codes[np.concatenate(clients)]
@@ -86,7 +86,7 @@ def _pooled(column: Words, clients: Sequence[Places], least: int) -> Categories:
     return Categories(_ordered(kept), others=bool((holders < least).any()))
 
 
-def _federated(column: Words, clients: Sequence[Places], least: int) -> Categories:
+def _federated(column: ColumnWords, clients: Sequence[Places], least: int) -> Categories:
     """Clients send their categories, then whether the agreed list omits any of them."""
     held = [{column.word(r) for r in rows[_firsts(column.codes[rows])]} for rows in clients]
     holders = Counter(category for mine in held for category in mine)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check
-from umbel.data.tables.kinds import Kind, Words, column_of, kind_of, whole_numbers
+from umbel.data.tables.kinds import ColumnWords, Kind, column_of, kind_of, whole_numbers
 from umbel.data.tables.reading import TableRows
 from umbel.summary import in_short
 
@@ -53,7 +53,7 @@ def targets_of(rows: TableRows, name: str, task: Task, kind: Kind | None) -> Tar
             f"{what}: holds dates, which are neither classes nor numbers; name another"
         )
     column = column_of(rows, name, kind)
-    if isinstance(column, Words):
+    if isinstance(column, ColumnWords):
         fine = task != "regression"
         check(fine, what, "a column of texts", "one of numbers, as regression needs")
         if task == "auto" and not named:
@@ -84,7 +84,7 @@ def targets_of(rows: TableRows, name: str, task: Task, kind: Kind | None) -> Tar
     return Targets(placed, tuple(str(number) for number in different))
 
 
-def _check_texts(column: Words, what: str) -> None:
+def _check_texts(column: ColumnWords, what: str) -> None:
     """Raise `UsageError` for many texts, most of them in one row alone, such as amounts."""
     rows = column.codes[column.codes >= 0]
     alone, most = int((np.bincount(rows) == 1).sum()), max(len(column.words) // 2, len(rows) // 10)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check, check_memory, first_line
-from umbel.data.tables.kinds import Words
+from umbel.data.tables.kinds import ColumnWords
 from umbel.data.tables.parts import Places
 from umbel.files.reading import read_text
 from umbel.networks.encoders import encoder_folder
@@ -45,7 +45,7 @@ class Tokens:
         return self.ids[self.codes[rows]]
 
 
-def tokens_of(column: Words, encoder: str, longest: int | None) -> Tokens:
+def tokens_of(column: ColumnWords, encoder: str, longest: int | None) -> Tokens:
     """The token ids of a column's texts, by an encoder's tokenizer; missing texts are empty.
 
     All are padded to the longest, or padded or cut to `longest` ids. Raises `UsageError` if there

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umbel.checks import UsageError
-from umbel.data.tables.kinds import Numbers, Words, column_of
+from umbel.data.tables.kinds import ColumnWords, Numbers, column_of
 from umbel.data.tables.parts import Places
 from umbel.data.tables.reading import TableRows
 from umbel.data.tables.wording import listed
@@ -74,12 +74,12 @@ def _no_input(rows: TableRows, name: str, owners: NDArray[np.int64]) -> str:
         column = column_of(rows, name)
     except UsageError:
         return ""  # refused later, as an input
-    if isinstance(column, Words):
+    if isinstance(column, ColumnWords):
         return "names of rows" if _all_differ(column) else ""
     return "row numbers" if not column.dates and is_index(name, column.values, owners) else ""
 
 
-def _all_differ(column: Words) -> bool:
+def _all_differ(column: ColumnWords) -> bool:
     return len(column.codes) > 1 and len(column.words) == len(column.codes)
 
 
@@ -111,7 +111,7 @@ def numbers_rows(values: NDArray[np.float64], owners: NDArray[np.int64] | None =
 
 
 def doubtful(
-    columns: Sequence[Numbers | Words],
+    columns: Sequence[Numbers | ColumnWords],
     train: Places,
     owners: NDArray[np.int64],
     labels: NDArray[Any] | None = None,
@@ -136,14 +136,14 @@ def sentence(fault: str, names: Sequence[str]) -> str:
     return f"{which} {fault}"
 
 
-def _fault(column: Numbers | Words, train: Places, owners: NDArray[np.int64]) -> str:
+def _fault(column: Numbers | ColumnWords, train: Places, owners: NDArray[np.int64]) -> str:
     """What a doubtful column has; "" if there is no doubt."""
     values = column.values if isinstance(column, Numbers) else column.codes
     if len(train) >= FEWEST_ROWS and bool((values[train] == values[train[0]]).all()):
         return "only one value in training rows, from which no model learns"
     if len(values) < FEWEST_ROWS:
         return ""
-    if isinstance(column, Words):
+    if isinstance(column, ColumnWords):
         filled = int((column.codes >= 0).sum())
         many = filled >= FEWEST_ROWS and len(column.words) >= ALMOST_ALL * filled
         return "another text in almost every row, as names have" if many else ""
@@ -152,7 +152,7 @@ def _fault(column: Numbers | Words, train: Places, owners: NDArray[np.int64]) ->
     return "another whole number in every row, as row numbers and identifiers have"
 
 
-def _copies(column: Numbers | Words, labels: NDArray[Any], train: Places) -> bool:
+def _copies(column: Numbers | ColumnWords, labels: NDArray[Any], train: Places) -> bool:
     """Whether training rows of one class have one value, and rows of another class another one."""
     values = (column.values if isinstance(column, Numbers) else column.codes)[train]
     pairs = np.unique(np.stack([values, labels[train]]), axis=1)

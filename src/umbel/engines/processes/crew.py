@@ -24,7 +24,7 @@ from typing import NoReturn
 
 from umbel.client.process_locks import SWAPPING, TURN
 from umbel.cores import allowed_cores, forget, roam
-from umbel.engines.processes.held_signals import Held
+from umbel.engines.processes.held_signals import HeldSignals
 from umbel.summary import counted
 
 log = logging.getLogger(__name__)
@@ -150,14 +150,14 @@ class Crew:
         _flush()  # what is not printed yet would be printed by the worker, too
         # A worker would have generators and modules as another thread has them at this moment. An
         # interrupt must wait until each of the two processes knows which of them it is.
-        with TURN.lock, SWAPPING.lock, FORKING, Held() as signals:
+        with TURN.lock, SWAPPING.lock, FORKING, HeldSignals() as signals:
             try:
                 self._fork_alone(signals)
             except OSError as error:  # not one of a signal's handler, which is called later
                 return error
         return None
 
-    def _fork_alone(self, signals: Held) -> None:
+    def _fork_alone(self, signals: HeldSignals) -> None:
         ended, stays = os.pipe()
         try:
             with warnings.catch_warnings():
@@ -173,7 +173,7 @@ class Crew:
         finally:
             os.close(stays)
 
-    def _run_worker(self, stays: int, signals: Held) -> NoReturn:
+    def _run_worker(self, stays: int, signals: HeldSignals) -> NoReturn:
         """In the new process: do tasks, and end without running what its parent left to run."""
         task, begun = None, False
         try:
@@ -265,7 +265,7 @@ class Crew:
 
     def _stop(self) -> None:
         """End all workers. Signals wait: a second Ctrl-C would leave some of them running."""
-        with Held():
+        with HeldSignals():
             for process in self.workers.values():
                 with suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
@@ -276,7 +276,7 @@ class Crew:
 
     def _end(self) -> None:
         """Leave no process and no pipe behind."""
-        with Held():
+        with HeldSignals():
             self._stop()
             while self.pipes:
                 os.close(self.pipes.pop())

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 
-class Held:
+class HeldSignals:
     """Inside this block, handlers of signals that are written in Python wait until its end.
 
     A handler may raise an error, as on Ctrl-C. Python ignores errors in what it calls at a fork,
@@ -28,7 +28,7 @@ class Held:
         self.waiting = False  # whether signals are only noted
         self.blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())  # before this block
 
-    def __enter__(self) -> Held:
+    def __enter__(self) -> HeldSignals:
         self.waiting = True  # before any is replaced: an error here would leave the others replaced
         if _handles_signals():
             for number in self.handlers:

@@ -163,14 +163,14 @@ class Sent:
 
 
 @dataclass(frozen=True)
-class Failed:
+class FailedTask:
     """An error of the work or the network, which is an answer: Ray's own are of lost actors."""
 
     said: str  # with its name and where it was raised
     pickled: bytes | None  # None where it can't be sent as it is
 
     @classmethod
-    def of(cls, error: BaseException) -> Failed:
+    def of(cls, error: BaseException) -> FailedTask:
         """What is sent of an error."""
         said = "".join(traceback.format_exception(error)).strip()
         try:
@@ -190,23 +190,23 @@ class Failed:
 
 
 @dataclass(frozen=True)
-class Place:
+class ActorPlace:
     """Where an actor is, with which versions, and why it can't work, if it can't."""
 
     machine: str  # as Ray names it
     host: str
     versions: Mapping[str, str]
-    failed: Failed | None
+    failed: FailedTask | None
 
 
-def _or_failed(do: Callable[[], T]) -> T | Failed:
+def _or_failed(do: Callable[[], T]) -> T | FailedTask:
     """What it gives, or its error; Ray's own errors stay Ray's."""
     try:
         return do()
     except RayError:
         raise
     except (Exception, SystemExit) as error:
-        return Failed.of(error)
+        return FailedTask.of(error)
 
 
 class Actor:
@@ -225,13 +225,15 @@ class Actor:
         self.slices: dict[int, Slice] = {}
         self.latest: tuple[int, Request] | None = None
 
-    def machine(self, recipe: Sequence[Any]) -> Place:
+    def machine(self, recipe: Sequence[Any]) -> ActorPlace:
         """Where this is, once its engine is made."""
         made = _or_failed(partial(self._made, recipe))
         machine, host = str(ray.get_runtime_context().get_node_id()), socket.gethostname()
-        return Place(machine, host, versions(), made if isinstance(made, Failed) else None)
+        return ActorPlace(machine, host, versions(), made if isinstance(made, FailedTask) else None)
 
-    def answer(self, recipe: Sequence[Any], *asked: Any) -> list[dict[str, NDArray[Any]]] | Failed:
+    def answer(
+        self, recipe: Sequence[Any], *asked: Any
+    ) -> list[dict[str, NDArray[Any]]] | FailedTask:
         """As `rows`."""
         return _or_failed(lambda: self.rows(self._made(recipe), *asked))
 

@@ -21,7 +21,7 @@ from umbel.checks import ClusterLostError, WorkersDiedError, check, first_line
 from umbel.data.federation import Federation
 from umbel.engines.alignment import tensor_of
 from umbel.engines.columns import Columns
-from umbel.engines.ray.actor import Failed, Place, Recipe, Sent, Slice
+from umbel.engines.ray.actor import ActorPlace, FailedTask, Recipe, Sent, Slice
 from umbel.engines.ray.parts import STARTS, Member, Origin, Task, never_start, placed, why_nobody
 from umbel.engines.ray.session import connect, is_there, lenders, new_actor, servers, session
 from umbel.engines.sequential import Sequential
@@ -202,7 +202,7 @@ class RayCluster:
 
     def _note_versions(self, place: object) -> None:
         """Log, once a machine, if its actors compute with another umbel or torch than this one."""
-        if not isinstance(place, Place) or place.machine in self.heard_of:
+        if not isinstance(place, ActorPlace) or place.machine in self.heard_of:
             return
         self.heard_of.add(place.machine)
         if unlike := differing(place.versions, ("umbel", "torch")):
@@ -318,9 +318,9 @@ def _next(todo: list[Task], member: Member, homes: Sequence[str]) -> Task:
 
 def _take(value: Any, member: Member, task: Task | None, columns: Columns) -> None:
     """Note where an actor is, or the rows of its task. Raises the actor's error."""
-    if isinstance(value, Place) and value.failed is not None:
+    if isinstance(value, ActorPlace) and value.failed is not None:
         value = value.failed
-    if isinstance(value, Failed):
+    if isinstance(value, FailedTask):
         raise value.error()
     if task is None:
         member.machine, member.lost = value.machine, 0

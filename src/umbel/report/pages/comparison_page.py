@@ -15,7 +15,7 @@ from umbel.result.outcomes import Methods, by_method, over_seeds
 from umbel.result.run import Result
 from umbel.result.statistics.contenders import contenders
 from umbel.result.statistics.measures import Measure, measure_of
-from umbel.result.statistics.pairs import Pair, Standing, standing
+from umbel.result.statistics.pairs import MethodStanding, Pair, standing
 from umbel.summary import counted
 
 MEANINGS = {
@@ -131,7 +131,7 @@ def _caption(heads: Sequence[str], methods: Methods) -> str:
     return " ".join(f"{each[0].upper()}{each[1:]}." for each in said)
 
 
-def _pairs(order: Standing, measure: Measure) -> Iterator[Part]:
+def _pairs(order: MethodStanding, measure: Measure) -> Iterator[Part]:
     """Intervals of the difference of two methods, pairs with a control first."""
     heads = ("method", "other", "gain", "95% interval", "p", "p corrected (Holm)")
     if order.controlled:

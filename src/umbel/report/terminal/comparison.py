@@ -15,7 +15,7 @@ from umbel.result.outcomes import by_method
 from umbel.result.run import Result
 from umbel.result.statistics.contenders import contenders
 from umbel.result.statistics.measures import Measure, measure_of
-from umbel.result.statistics.pairs import Pair, Standing, standing
+from umbel.result.statistics.pairs import MethodStanding, Pair, standing
 
 MOST_ATTRIBUTES = 4
 """Attributes that fit 80 columns."""
@@ -84,7 +84,7 @@ def clients(runs: Sequence[Result]) -> Table | None:
     return table
 
 
-def differences(order: Standing, measure: Measure) -> Table:
+def differences(order: MethodStanding, measure: Measure) -> Table:
     """The lead of the method with the best mean over each other method, the smallest first."""
     count = max(pair.of for pair in order.pairs)
     pairs = f"corrected for all {count:,} pairs of methods"
@@ -104,7 +104,7 @@ def differences(order: Standing, measure: Measure) -> Table:
     return _leads(f"{order.leader.name} over", rows, caption)
 
 
-def controlled(order: Standing) -> Table:
+def controlled(order: MethodStanding) -> Table:
     """The lead of each clustered method over random clusters of the same sizes."""
     return _leads("over its random clusters", list(order.controlled.items()))
 

@@ -16,7 +16,7 @@ from umbel.result.statistics.paired import Gain
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contender:
+class ComparedMethod:
     """A method, and how each client fares with it under each seed."""
 
     name: str
@@ -26,7 +26,7 @@ class Contender:
     scores: Mapping[int, Mapping[str, float]]  # by seed and client; of finished runs
 
 
-def contenders(runs: Sequence[Result], measure: Measure) -> list[Contender]:
+def contenders(runs: Sequence[Result], measure: Measure) -> list[ComparedMethod]:
     """The methods of these runs, the best last. Says it where they are of other examples."""
     warn_of_others(runs)
     methods = []
@@ -36,7 +36,7 @@ def contenders(runs: Sequence[Result], measure: Measure) -> list[Contender]:
         data = {run.experiment.seed: Data.of(run) for run in seeded}
         scores = {run.experiment.seed: _scores(run, measure) for run in seeded if run.finished}
         methods.append(
-            Contender(
+            ComparedMethod(
                 name=name,
                 baseline=min(kinds),
                 quality=quality,
@@ -47,7 +47,7 @@ def contenders(runs: Sequence[Result], measure: Measure) -> list[Contender]:
     return sorted(methods, key=lambda method: _rank(method.quality, measure))
 
 
-def gains(one: Contender, other: Contender, measure: Measure) -> list[Gain]:
+def gains(one: ComparedMethod, other: ComparedMethod, measure: Measure) -> list[Gain]:
     """How much better `one` is than `other`, for each client and seed that both had."""
     gained = []
     for seed in sorted(set(one.scores) & set(other.scores)):

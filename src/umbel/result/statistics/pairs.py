@@ -9,7 +9,7 @@ from math import comb
 
 from umbel.result.outcomes import CONTROLS
 from umbel.result.run import Result
-from umbel.result.statistics.contenders import Contender, contenders, gains
+from umbel.result.statistics.contenders import ComparedMethod, contenders, gains
 from umbel.result.statistics.measures import Measure, measure_of
 from umbel.result.statistics.paired import Interval, interval
 from umbel.result.table import Table
@@ -33,8 +33,8 @@ Each of the others takes a bootstrap of its own: 1,000 methods have 499,500 pair
 class Pair:
     """Two methods, the one with the better mean first."""
 
-    better: Contender
-    other: Contender
+    better: ComparedMethod
+    other: ComparedMethod
     lead: Interval | None  # None: no seed and client in common
     p_value: float = 1.0  # of no difference, corrected for all pairs by Holm
     of: int = 1  # pairs that it is corrected for
@@ -62,10 +62,10 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Standing:
+class MethodStanding:
     """The method with the best mean, and every pair of methods; of many, its pairs and controls."""
 
-    leader: Contender
+    leader: ComparedMethod
     pairs: tuple[Pair, ...]
     left_out: int = 0  # pairs that were not compared, but are corrected for
 
@@ -100,35 +100,35 @@ class Standing:
         return [pair for pair in self.others if not pair.ahead]
 
 
-def standing(methods: Sequence[Contender], measure: Measure) -> Standing:
+def standing(methods: Sequence[ComparedMethod], measure: Measure) -> MethodStanding:
     """Who is ahead of whom; the best of the methods is the last."""
     leader = methods[-1]
     if len(methods) <= MOST_METHODS:
-        return Standing(leader, tuple(pairs(methods, measure)))
+        return MethodStanding(leader, tuple(pairs(methods, measure)))
     shown = [
         (better, other)
         for better, other in combinations(reversed(methods), 2)
         if better is leader or _controls(other, better) or _controls(better, other)
     ]
     left_out = comb(len(methods), 2) - len(shown)
-    return Standing(leader, tuple(_compared(shown, measure, left_out)), left_out)
+    return MethodStanding(leader, tuple(_compared(shown, measure, left_out)), left_out)
 
 
-def pairs(methods: Sequence[Contender], measure: Measure) -> list[Pair]:
+def pairs(methods: Sequence[ComparedMethod], measure: Measure) -> list[Pair]:
     """All pairs of methods, the last of which is the best; its pairs come first."""
     return _compared(combinations(reversed(methods), 2), measure)
 
 
-def _controls(one: Contender, other: Contender) -> bool:
+def _controls(one: ComparedMethod, other: ComparedMethod) -> bool:
     """Whether one is in random clusters of the other's sizes."""
     return one.name == other.name + CONTROLS
 
 
 def _compared(
-    chosen: Iterable[tuple[Contender, Contender]], measure: Measure, left_out: int = 0
+    chosen: Iterable[tuple[ComparedMethod, ComparedMethod]], measure: Measure, left_out: int = 0
 ) -> list[Pair]:
     """These pairs, corrected for themselves and for those that are left out."""
-    found: list[tuple[Contender, Contender, Interval | None]] = []
+    found: list[tuple[ComparedMethod, ComparedMethod, Interval | None]] = []
     for better, other in chosen:
         gained = gains(better, other, measure)
         found.append((better, other, interval(gained) if gained else None))
