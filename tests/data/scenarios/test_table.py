@@ -504,3 +504,20 @@ def test_a_target_of_numbers_and_words_is_one_of_classes_where_that_is_said(tmp_
 def test_what_is_predicted_is_no_input(setting: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Table(path="table.csv", client="site", target="outcome", **setting)
+
+
+def test_a_file_that_holds_the_rows_of_others_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = frame()
+    for site, rows in table.groupby("site"):
+        rows.drop(columns="site").to_csv(tmp_path / f"{site}.csv")
+    build(Table(path=str(tmp_path), target="outcome"))
+    assert not caplog.messages
+    table.drop(columns="site").to_csv(tmp_path / "all.csv", index=False)
+    build(Table(path=str(tmp_path), target="outcome"))
+    assert "client all has the rows of all others together" in caplog.text
+    (tmp_path / "all.csv").unlink()
+    (tmp_path / "north (1).csv").write_text((tmp_path / "north.csv").read_text())
+    build(Table(path=str(tmp_path), target="outcome"))
+    assert "clients with the same rows: 'north', 'north (1)'" in caplog.text

@@ -24,6 +24,7 @@ from umbel.data.tables.clients import (
     clients_of,
     known_of,
     texts_of,
+    warn_of_copies,
     warn_of_spellings,
 )
 from umbel.data.tables.encoding import Column, Encoding, Target, columns_of
@@ -165,6 +166,7 @@ class Table(Scenario):
         clients, parts = self._kept(clients, self._parts(rows, clients, seed))
         labels = None if targets.classes is None else targets.values
         encode = self._reader(rows, [part.train for part in parts], owners, labels)
+        warn_of_copies(rows, clients, self.client)
         if isinstance(encode, Encoder):
             encode.warn_of_units([part.train for part in parts], clients.names)
             _warn_of_splits(encode.categories)

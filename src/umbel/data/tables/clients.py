@@ -18,6 +18,9 @@ from umbel.data.tables.wording import listed
 
 logger = logging.getLogger(__name__)
 
+LEAST_ROWS = 10
+"""Different rows of a client that no other one has by chance."""
+
 
 @dataclass(frozen=True)
 class Clients:
@@ -74,6 +77,32 @@ def warn_of_spellings(rows: TableRows, what: str, words: Sequence[str]) -> None:
             "%s: %s differ only in capitals or blanks are different ones: %s",
             *(rows.files[0], what, listed(twice)),
         )
+
+
+def warn_of_copies(rows: TableRows, clients: Clients, column: str | None) -> None:
+    """Warn of clients with the same rows, and of one that has the rows of all others.
+
+    `column` is that of the clients.
+    """
+    import pandas as pd
+
+    values = pd.DataFrame({name: each for name, each in rows.columns.items() if name != column})
+    hashes = np.asarray(pd.util.hash_pandas_object(values, index=False))
+    shards = [np.sort(hashes[mine]) for mine in clients.rows]
+    same: dict[bytes, list[str]] = {}
+    for name, shard in zip(clients.names, shards, strict=True):
+        if len(np.unique(shard)) >= LEAST_ROWS:  # a few may be the same by chance
+            same.setdefault(shard.tobytes(), []).append(name)
+    for names in same.values():
+        if len(names) > 1:
+            logger.warning("%s: clients with the same rows: %s", rows.files[0], listed(names))
+    place = int(np.argmax([len(shard) for shard in shards]))
+    rest = np.sort(
+        np.concatenate([np.zeros(0, hashes.dtype), *shards[:place], *shards[place + 1 :]])
+    )
+    if len(shards) > 2 and len(rest) >= LEAST_ROWS and np.array_equal(shards[place], rest):
+        said = "%s: client %s has the rows of all others together: remove its rows"
+        logger.warning(said, rows.files[0], clients.names[place])
 
 
 def known_of(rows: TableRows, clients: Clients, columns: Sequence[str]) -> dict[str, list[str]]:
