@@ -79,4 +79,4 @@ docs: .venv/.installed-docs
 	touch $@
 
 clean:
-	rm -rf .venv .venv-lowest .mypy_cache .pytest_cache .ruff_cache .hypothesis docs/_build
+	rm -rf .venv .venv-lowest .mypy_cache .pytest_cache .ruff_cache .hypothesis docs/_build docs/fidelity

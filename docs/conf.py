@@ -6,8 +6,11 @@ import sys
 from pathlib import Path
 
 import umbel
+from umbel.papers.page import write_papers
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `entries`, the reference's own directive
+
+write_papers(Path(__file__).parent)  # behind `fidelity.md`
 
 project = "umbel"
 project_copyright = "the umbel authors"

@@ -25,9 +25,9 @@ from umbel.folder.execution import execute
 from umbel.folder.run_folder import RunFolder
 from umbel.papers.base import Reproduction, Size
 from umbel.papers.catalogue import REPRODUCTIONS
-from umbel.papers.findings import PAPERS, findings, kept_files
+from umbel.papers.findings import PAPERS, findings, kept_files, papers
 from umbel.papers.measures import MEASURES
-from umbel.papers.page import pages, shown
+from umbel.papers.page import paper_page, shown, verdicts
 from umbel.papers.published import ANY
 from umbel.papers.saved_results import SavedResults, kept
 from umbel.run.stopping import Budget
@@ -40,7 +40,7 @@ HEADLINES = {
 }
 ALL = list(REPRODUCTIONS.values())
 KEPT = [file for paper in PAPERS for file in sorted(paper.glob("kept/*.json"))]
-DOCS = Path(__file__).parents[2] / "docs"
+PAGE = Path(__file__).parents[2] / "docs" / "fidelity.md"
 
 
 def name(wanted: Reproduction) -> str:
@@ -227,11 +227,10 @@ def test_what_is_kept_of_a_part_is_shown_before_the_whole_of_a_smaller_size(
         "umbel.papers.page.kept", lambda name: iter((part, whole) if name == wanted.name else ())
     )
     assert list(shown(wanted)) == [part, whole]
-    written = pages()
-    first, second = written["fidelity.md"].partition("[flacc-table6]")[2].splitlines()[:2]
+    first, second = verdicts().partition("[flacc-table6]")[2].splitlines()[:2]
     assert "| full, 3 of 8 | 2 |" in first
     assert second.startswith("|  | reduced | 2 |")
-    text = written["fidelity/mehta2023.md"]
+    text = paper_page(papers()[0])
     assert "*At full size, so far:* 3 of 8 results; the other runs are not done." in text
     assert "(../figures/flacc-table6-full.svg)" in text
     assert "(../figures/flacc-table6.svg)" in text
@@ -252,14 +251,13 @@ def test_kept_results_are_of_the_experiments_that_are_listed(file: Path) -> None
         assert there < wanted
 
 
-def test_the_pages_of_fidelity_are_what_the_kept_results_say() -> None:
-    for name, text in pages().items():
-        assert (DOCS / name).read_text(encoding="utf-8") == text
+def test_the_page_of_fidelity_is_what_the_kept_results_say() -> None:
+    assert PAGE.read_text(encoding="utf-8") == verdicts()
 
 
 def test_what_is_reversed_or_far_from_the_paper_has_a_cause() -> None:
-    rows = [line.split("|")[1:-1] for line in pages()["fidelity.md"].splitlines()]
-    verdicts = [[cell.strip() for cell in row] for row in rows if row and row[0].startswith(" [")]
-    assert len(verdicts) == len(ALL)
-    for name, _, _, _, reversed_pairs, _, largest, cause in verdicts:
+    rows = [line.split("|")[1:-1] for line in verdicts().splitlines()]
+    table = [[cell.strip() for cell in row] for row in rows if row and row[0].startswith(" [")]
+    assert len(table) == len(ALL)
+    for name, _, _, _, reversed_pairs, _, largest, cause in table:
         assert cause or (reversed_pairs in ("", "0") and ":" not in largest), name

@@ -1,13 +1,13 @@
 """A reproduction's results as tables: in the terminal, and on the pages of fidelity with figures.
 
-`python -m umbel.papers.page docs` writes `docs/fidelity.md`, which has a verdict on each table, a
-page for each paper in `docs/fidelity`, and `docs/figures/NAME.svg`.
+`python -m umbel.papers.page docs` writes `docs/fidelity.md`, which has a verdict on each table, and
+`docs/figures/NAME.svg`. `make docs` writes the page of each paper behind it into `docs/fidelity`.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -25,9 +25,10 @@ from umbel.summary import counted, duration
 
 HEAD = """# Fidelity
 
-A line for each table and figure of the papers that `umbel reproduce NAME` makes. This page and
-those of the papers are written by `python -m umbel.papers.page docs` from the findings and kept
-results in `src/umbel/papers`.
+A line for each table and figure of the papers that `umbel reproduce NAME` makes, written by
+`python -m umbel.papers.page docs`. Behind it the site has a page for each paper, with its numbers
+beside ours, a figure and remarks: `make docs` writes these from `findings.md` and the kept results
+in each folder of `src/umbel/papers`.
 
 - **Size**: *full* is the paper's; *reduced* is a smaller problem, so that only the order of its
   rows is to be compared with the paper's. "8 of 12" means that the other results are not made yet.
@@ -49,16 +50,13 @@ PAGES
 |---|---|---|---|---|---|---|---|
 """
 
-READING = "[Fidelity](../fidelity.md) says how to read the tables.\n"
-
-LEGEND = """
-On the pages of the papers, each cell gives our mean and population standard deviation over seeds,
-and below it *the paper's*. ✓: the two lie within their spreads of each other, to half of the last
+LEGEND = """Each cell gives our mean and population standard deviation over seeds, and below it *the
+paper's*. ✓: the two lie within their spreads of each other, to half of the last
 decimal; otherwise the difference. "Or more" is a lower bound: in some seed the goal was not
 reached, which counts with all rounds; for rounds saved, the baseline did not reach it. "About" is
-what the paper says in words, or shows in a figure. Measures that the paper does not print are left
-out if it prints others; `umbel reproduce` shows them all. Times are of rounds, without evaluation.
-Commands there that name a folder such as `runs/reproduce-reduced/NAME-seed0` go on from a run of
+what the paper says in words, or shows in a figure. Times are of rounds, without evaluation.
+
+Commands that name a folder such as `runs/reproduce-reduced/NAME-seed0` go on from a run of
 `umbel reproduce`, and "on the run" means `umbel run` with the `experiment.toml` of that folder and
 `--runs-dir` of another; `--only ROW` makes no more than the rows named.
 """
@@ -95,24 +93,21 @@ def _terminal_table(wanted: Reproduction, results: SavedResults, measure: str) -
     return table
 
 
-def pages() -> Mapping[str, str]:
-    """The page of verdicts and a page for each paper, by their path in the folder of documents."""
+def verdicts() -> str:
+    """The page of verdicts."""
     names = "\n".join(f"fidelity/{paper.name}" for paper in papers())
-    verdicts = [
-        _verdict(f"fidelity/{paper.name}.md#{said.name}", REPRODUCTIONS[said.name])
-        for paper in papers()
-        for said in paper.sections
-    ]
-    first = HEAD.replace("PAGES", names) + "".join(f"{row}\n" for rows in verdicts for row in rows)
-    return {"fidelity.md": first + LEGEND} | {
-        f"fidelity/{paper.name}.md": "\n".join([f"# {paper.title}\n", READING, *_sections(paper)])
-        for paper in papers()
-    }
+    rows = [row for paper in papers() for said in paper.sections for row in _verdict(said.name)]
+    return HEAD.replace("PAGES", names) + "".join(f"{row}\n" for row in rows)
 
 
-def _verdict(link: str, wanted: Reproduction) -> Iterator[str]:
+def paper_page(paper: Paper) -> str:
+    """The page of a paper, with a section for each table and figure."""
+    return "\n".join([f"# {paper.title}\n", LEGEND, *_sections(paper)])
+
+
+def _verdict(name: str) -> Iterator[str]:
     """A row of the table of verdicts for each result that is shown, or one if there is none."""
-    head = f"[{wanted.name}]({link})"
+    wanted, head = REPRODUCTIONS[name], f"[{name}](#{name})"
     cause = wanted.said.cause
     results = list(shown(wanted))
     if not results:
@@ -155,7 +150,7 @@ def shown(wanted: Reproduction) -> Iterator[SavedResults]:
 def _sections(paper: Paper) -> Iterator[str]:
     for said in paper.sections:
         wanted = REPRODUCTIONS[said.name]
-        yield f"## {said.name}\n"
+        yield f"({said.name})=\n## {said.name}\n"
         yield f"{said.source}. {said.title}.\n"
         yield f"*Setting.* {said.setting}\n"
         results = list(shown(wanted))
@@ -179,9 +174,7 @@ def _result(wanted: Reproduction, results: SavedResults) -> Iterator[str]:
     if results.missing:
         yield f"*At {results.size} size, so far:* {_part(results)}\n"
     yield f"![{wanted.said.title}](../figures/{_drawing(results)})\n"
-    known = list(_measured(wanted, results))
-    printed = [name for name in known if _is_printed(wanted, results, name)]
-    for measure in printed or known:
+    for measure in _measured(wanted, results):
         yield from _table(wanted, results, measure)
         if any(reversals(wanted, results, measure)):
             yield f"{title(measure)}: {order(wanted, results, measure, around='*')}\n"
@@ -190,11 +183,6 @@ def _result(wanted: Reproduction, results: SavedResults) -> Iterator[str]:
 def _measured(wanted: Reproduction, results: SavedResults) -> Iterator[str]:
     """The measures of which there are results: some need a row that may not be finished."""
     return (measure for measure in wanted.measures if compared(wanted, results, measure))
-
-
-def _is_printed(wanted: Reproduction, results: SavedResults, measure: str) -> bool:
-    """Whether the paper has a number for some cell."""
-    return any(cell.published for cell in compared(wanted, results, measure))
 
 
 def _drawing(results: SavedResults) -> str:
@@ -224,14 +212,20 @@ def _cell(cell: Compared | None) -> str:
 
 
 def write(folder: Path) -> None:
-    """The pages and their figures. Raises `UsageError` without the plotting library."""
+    """The page of verdicts and the figures. Raises `UsageError` without the plotting library."""
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     for wanted in REPRODUCTIONS.values():
         for results in shown(wanted):
             draw(charts(wanted, results), folder / "figures" / _drawing(results))
+    (folder / "fidelity.md").write_text(verdicts(), encoding="utf-8")
+
+
+def write_papers(folder: Path) -> None:
+    """The pages of the papers, which link to the figures."""
     (folder / "fidelity").mkdir(exist_ok=True)
-    for name, text in pages().items():
-        (folder / name).write_text(text, encoding="utf-8")
+    for paper in papers():
+        file = folder / "fidelity" / f"{paper.name}.md"
+        file.write_text(paper_page(paper), encoding="utf-8")
 
 
 if __name__ == "__main__":
