@@ -28,12 +28,10 @@ def markdown(results: dict[str, Any]) -> str:
     """
     peak = f"one core whose best matrix product reaches {results['peak_gflops']:.0f} GFLOP/s"
     clients = _table(
-        "workload|seconds|of the plain loop|ratio|goal|samples/s|share of peak|plain's|MiB|plain's",
+        "workload|seconds|of the plain loop|ratio|share of peak|plain's",
         [_client_row(row, results["peak_gflops"]) for row in results["clients"]],
     )
-    server = _table(
-        "step|clients|CPU seconds|MiB|slope", [_server_row(row) for row in results["server"]]
-    )
+    server = _table("step|clients|CPU seconds|MiB", [_server_row(row) for row in results["server"]])
     lines = [f"Machine: {results['machine']}, {peak}.", "", *clients, "", *server, ""]
     return "\n".join(lines)
 
@@ -139,28 +137,20 @@ def _client_row(row: dict[str, Any], best: float) -> list[str]:
     own = row.get("peak_gflops", best) / best
     return [
         f"**{row['name']}** {row['what']}" + (", bf16" if row["precision"] == "bf16" else ""),
-        f"{row['seconds']:.3g} ({row['low']:.3g} to {row['high']:.3g})",
-        f"{row['plain_seconds']:.3g} ({row['plain_low']:.3g} to {row['plain_high']:.3g})",
+        f"{row['seconds']:.3g}",
+        f"{row['plain_seconds']:.3g}",
         f"**{row['ratio']:.2f}**",
-        "" if row["goal"] is None else f"{row['goal']:g}",
-        f"{row['samples_per_second']:,.0f}",
         f"{row['share_of_peak'] * own:.0%}",
         f"{row['plain_share_of_peak'] * own:.0%}",
-        *(
-            "" if row[key] is None else f"{row[key]:.0f}"
-            for key in ("memory_mb", "plain_memory_mb")
-        ),
     ]
 
 
 def _server_row(row: dict[str, Any]) -> list[str]:
-    slope = "" if row["slope"] is None else f"{row['slope']:.2f}"
     return [
         row["name"],
         f"{row['clients']:,}",
         f"{row['seconds']:.3g}",
         f"{row['memory_mb']:.0f}",
-        slope,
     ]
 
 
