@@ -41,6 +41,8 @@ from umbel.settings import hinting
 from umbel.summary import counted
 from umbel.version import differing
 
+log = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
 MOST_RUNS_TOGETHER = 100
@@ -223,6 +225,7 @@ def _rounds(
         folder.evidence.note(run.algorithm, before, state, record.round, ends)
         if done % experiment.checkpoint_every == 0 or ends:
             parts = folder.save(state, done, made, parts)
+            log.info("%s: checkpoint after %s", folder.path, counted(done, "round"))
         if ends and stop is not None:
             folder.stop_at(stop)
         yield state, record
@@ -290,9 +293,6 @@ def _check_answered(folder: RunFolder, run: Rounds, record: Record, scores: Clie
             f"{absences(record.missing, record.refused, run.divided.names)}; "
             f"the trained models are saved, and {way_on(folder.path)} asks again{ends}"
         )
-
-
-log = logging.getLogger(__name__)
 
 
 def restore(folder: RunFolder, template: State, made: Origin) -> tuple[State | None, int]:

@@ -43,6 +43,7 @@ from umbel.run.records import Record, make_record
 from umbel.run.returned_values import as_assigned, as_given, as_state, check_judged
 from umbel.run.scores import ClientScores, Judged, score
 from umbel.run.start import check_private, check_settings, engine_of, start_of
+from umbel.run.story import told
 from umbel.run.wrappers import unwrapped
 from umbel.seeds import Stream, generator
 from umbel.server.ask import Context
@@ -179,7 +180,7 @@ class Rounds(Settings):
         for number in range(first, num_rounds):
             began, context = perf_counter(), self.context(number, num_rounds)
             with naming(f"round {number}"):
-                after = drive(self.algorithm.round(state, context), guard)
+                before, after = state, drive(self.algorithm.round(state, context), guard)
                 state = as_state(after, context, self.net.dtype, state)
             # The time that an evaluation has saved the round counts as the round's own.
             spared = clients.take() if isinstance(clients, Remembering) else 0.0
@@ -208,6 +209,7 @@ class Rounds(Settings):
                 num_models=len(state.models),
                 share=share_of(clients, self.limits),
             )
+            log.info("%s", told(record, before, state, len(context.cohort)))
             yield state, record.unjudged(*judge.take()), found.get("test")
 
     def _judged_on(self, last: bool) -> tuple[Judged, ...]:

@@ -1,0 +1,36 @@
+"""What a round did, as a line for the log at level INFO."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from umbel.algorithms.base import State
+from umbel.run.records import Record
+from umbel.summary import counted
+
+
+def told(record: Record, before: State, after: State, asked: int) -> str:
+    """The cohort, its replies, and what became of the models and of the clients' clusters.
+
+    `before` and `after` are the states around the round, and `asked` is the size of the cohort.
+    """
+    replies = asked - len(record.missing) - len(record.refused)
+    parts = [f"{replies:,} {'reply' if replies == 1 else 'replies'}"]
+    unusual = ("silent", record.missing), ("refused", record.refused), ("bounded", record.bounded)
+    parts += [f"{len(clients)} {what}" for what, clients in unusual if clients]
+    who = f"asked {asked} of {counted(len(after.labels), 'client')}"
+    return "; ".join([f"round {record.round}: {who}", ", ".join(parts), *_models(before, after)])
+
+
+def _models(before: State, after: State) -> Iterator[str]:
+    """How the number of models changed, and how many clients are in another cluster than before."""
+    old, new = len(before.models), len(after.models)
+    if old != new:
+        yield f"{counted(old, 'model')} {'became' if new > old else 'merged to'} {new}"
+    else:
+        yield counted(new, "model")
+        moved = int(torch.count_nonzero(before.labels != after.labels))
+        if moved and new > 1:
+            yield f"{counted(moved, 'client')} moved to another cluster"
