@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import umbel
 from umbel.checks import UsageError
@@ -41,40 +40,12 @@ def test_values_that_are_not_known_are_empty() -> None:
     assert federation.attributes == {"site": ("south", "", "")}
 
 
-@pytest.mark.parametrize("several", [np.array([1, 2]), torch.tensor([1, 2])], ids=["np", "torch"])
-def test_a_value_of_several_numbers_is_a_text(several: object) -> None:
-    assert known({"range": [several] * 3}).attributes == {"range": (str(several),) * 3}
-
-
 def test_a_folder_keeps_them(tmp_path: Path) -> None:
     attributes = {"site": ("the south, far", 'a "quoted" one', "north"), "wrist": ("0", "1", "")}
     known(dict(attributes)).save(tmp_path)
     lines = (tmp_path / "attributes.csv").read_text().splitlines()
     assert lines[0] == "client,site,wrist"
     assert umbel.scenario("folder", path=str(tmp_path)).attributes == attributes
-
-
-def test_a_folder_keeps_as_many_as_there_are(tmp_path: Path) -> None:
-    attributes = {f"report {n}": [letter * 2**17 for letter in "abc"] for n in range(45)}
-    for _ in range(2):  # the second time nothing is written
-        known(dict(attributes)).save(tmp_path)
-    assert (tmp_path / "attributes.csv").stat().st_size > 2**24
-    read = umbel.scenario("folder", path=str(tmp_path)).attributes
-    assert read == {name: tuple(values) for name, values in attributes.items()}
-
-
-def test_the_file_may_begin_with_the_mark_of_spreadsheets(tmp_path: Path) -> None:
-    known({"site": ["south", "west", "north"]}).save(tmp_path)
-    file = tmp_path / "attributes.csv"
-    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
-    federation = umbel.scenario("folder", path=str(tmp_path))
-    assert federation.attributes == {"site": ("south", "west", "north")}
-
-
-def test_without_attributes_a_folder_has_no_file_of_them(tmp_path: Path) -> None:
-    umbel.Federation.from_arrays(CLIENTS).save(tmp_path)
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["Ava.npz", "Ben.npz", "Cleo.npz"]
-    assert umbel.scenario("folder", path=str(tmp_path)).attributes == {}
 
 
 @pytest.mark.parametrize(

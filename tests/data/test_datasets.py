@@ -101,14 +101,6 @@ def test_each_clients_own_splits_are_kept() -> None:
         Federation.from_datasets({"a": by_name | {"val": parts[0]}})
 
 
-@pytest.mark.parametrize("names", [["train", "test"], ["Test", "training", "val"]])
-def test_names_of_splits_are_no_clients(names: list[str]) -> None:
-    with pytest.raises(UsageError, match="are splits of one data set, and no clients"):
-        Federation.from_arrays(dict.fromkeys(names, (X, Y)))
-    trains = ["train1", "train2", "testbed"]
-    assert Federation.from_arrays(dict.fromkeys(trains, (X, Y))).names == tuple(trains)
-
-
 class Flipped(Pairs):
     """Examples that a transform flips at random, as those of torchvision do."""
 
@@ -132,23 +124,6 @@ def test_random_transforms_are_a_warning(caplog: pytest.LogCaptureFixture) -> No
     caplog.clear()
     Federation.from_datasets([plain], [plain])
     assert not caplog.messages
-
-
-@pytest.mark.parametrize("how", ["set_transform", "with_transform"])
-def test_random_transforms_of_hugging_face_are_a_warning(
-    how: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    datasets = pytest.importorskip("datasets", reason="the extra umbel[data] is not installed")
-    rng = np.random.default_rng(0)
-
-    def noisy(batch: dict[str, Any]) -> dict[str, Any]:
-        x = [np.asarray(x) + rng.normal(size=2) for x in batch["x"]]
-        return {"x": x, "y": batch["y"]}
-
-    one = datasets.Dataset.from_dict({"x": X.tolist() * 3, "y": Y.tolist() * 3})
-    changed = getattr(one, how)(noisy) or one
-    Federation.from_datasets({"north": changed})
-    assert "train examples of client north: reading them twice gives different" in caplog.text
 
 
 def test_datasets_of_hugging_face_are_taken_with_their_images() -> None:
@@ -187,12 +162,6 @@ def test_what_gives_no_examples_is_refused(dataset: Any, message: str) -> None:
     assert str(refused.value).startswith(message)
 
 
-@pytest.mark.parametrize("columns", ["xy", ("x",), ("x", "y", "z"), (["a", "b"], "y"), None])
-def test_columns_are_one_of_x_and_one_of_y(columns: Any) -> None:
-    with pytest.raises(UsageError, match=r"columns: .* is not a pair of names"):
-        Federation.from_datasets([Pairs({"x": 1.0, "y": 0})], columns=columns)
-
-
 def test_what_a_dataset_raises_says_which_example_of_whom_it_was() -> None:
     class Missing(Pairs):
         def __getitem__(self, index: int) -> Any:
@@ -204,49 +173,6 @@ def test_what_a_dataset_raises_says_which_example_of_whom_it_was() -> None:
     with pytest.raises(FileNotFoundError, match=r"no file 7\.png") as raised:
         Federation.from_datasets({"Ava": whole, "Ben": missing})
     assert raised.value.__notes__ == ["This was example 1 of client Ben."]
-
-
-def test_images_with_palettes_are_refused_as_their_numbers_are_no_colours() -> None:
-    image = pytest.importorskip("PIL.Image", reason="pillow is not installed")
-    palette = image.fromarray(np.zeros((2, 2), dtype=np.uint8)).convert("P")
-    for client in (Pairs((palette, 0)), Pairs({"x": palette, "y": 0})):
-        with pytest.raises(UsageError, match=r"palette' is not .*: write image.convert\(.RGB"):
-            Federation.from_datasets([client])
-    colours = Pairs((palette.convert("RGB"), 0), (palette.convert("RGB"), 1))
-    assert Federation.from_datasets([colours]).input_shape == (2, 2, 3)
-
-
-def test_black_and_white_images_are_on_the_scale_of_grey_ones() -> None:
-    image = pytest.importorskip("PIL.Image", reason="pillow is not installed")
-    grey = image.fromarray(np.full((2, 2), 255, dtype=np.uint8))
-    sites = [Pairs((grey, 0), (grey, 1)), Pairs((grey.convert("1"), 0), (grey.convert("1"), 1))]
-    made = Federation.from_datasets(sites, test_fraction=0.0)
-    assert (made.train.x == 255).all()
-
-
-def test_images_whose_numbers_mean_other_colours_are_refused() -> None:
-    image = pytest.importorskip("PIL.Image", reason="pillow is not installed")
-    grey = image.fromarray(np.full((2, 2), 255, dtype=np.uint8))
-    colours, wide = grey.convert("RGB"), image.fromarray(np.full((2, 2), 999, dtype=np.uint16))
-    mixed = [Pairs((colours, 0)), Pairs((colours.convert("YCbCr"), 0))]
-    with pytest.raises(UsageError, match=r"\['RGB', 'YCbCr'\] is not one mode"):
-        Federation.from_datasets(mixed)
-    with pytest.raises(UsageError, match="client 0: image of mode: 'I;16' is not one with 8 bits"):
-        Federation.from_datasets([Pairs((wide, 0))])
-
-
-def test_test_examples_are_found_by_the_name_of_the_client() -> None:
-    train = {"Ava": TensorDataset(X, Y), "Ben": TensorDataset(X, Y)}
-    test = {"Ben": TensorDataset(X[:1], Y[:1]), "Ava": TensorDataset(X[:3], Y[:3])}
-    assert Federation.from_datasets(train, test).test.sizes.tolist() == [3, 1]
-    with pytest.raises(UsageError, match="test: 1 is not as many clients as 2"):
-        Federation.from_datasets(train, [TensorDataset(X, Y)])
-
-
-def test_attributes_of_clients_are_taken() -> None:
-    dataset = TensorDataset(torch.ones(4, 2), torch.tensor([0, 1, 0, 1]))
-    found = Federation.from_datasets([dataset, dataset], attributes={"ward": ["north", "south"]})
-    assert dict(found.attributes) == {"ward": ("north", "south")}
 
 
 class Named(Pairs):

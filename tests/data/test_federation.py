@@ -31,31 +31,10 @@ def test_a_saved_federation_is_read_back_the_same(tmp_path: Path) -> None:
     assert again.groups is not None
     assert federation.groups is not None
     assert again.groups.tolist() == federation.groups.tolist()
-    for name in ("b ", " b", "\u2003b"):  # as lines of groups.csv would not say it
-        odd = replace(federation, names=("a", name, "d", "e"))
-        with pytest.raises(umbel.UsageError, match=r"is not a name for a file: .* no space at an"):
-            odd.save(tmp_path / "odd")
-        assert not (tmp_path / "odd").exists()
     odd = replace(federation, names=("a", "b/c", "d", "e"))
     with pytest.raises(umbel.UsageError, match="client: 'b/c' is not a name for a file"):
-        odd.save(tmp_path / "others")
-    assert not (tmp_path / "others").exists()
-
-
-def test_a_saved_federation_keeps_classes_that_no_example_has(tmp_path: Path) -> None:
-    clients = {"a": (X, Y), "b": (X, Y)}
-    umbel.Federation.from_arrays(clients, num_classes=7).save(tmp_path / "seven")
-    umbel.Federation.from_arrays(clients).save(tmp_path / "three")
-    assert umbel.scenario("folder", path=str(tmp_path / "seven")).num_classes == 7
-    assert umbel.scenario("folder", path=str(tmp_path / "three")).num_classes == 3
-    assert read_clients(tmp_path / "seven", 9).num_classes == 9  # as the run says
-    with pytest.raises(umbel.UsageError, match="not a folder without"):
-        umbel.Federation.from_arrays(clients, num_classes=8).save(tmp_path / "seven")
-    saved = np.load(tmp_path / "seven" / "b.npz")
-    for wrong, said in ((8, "8 in b.npz"), (2.5, "float64"), ([7], r"\(1,\)' is not a whole")):
-        np.savez(tmp_path / "seven" / "b.npz", **{**saved, "num_classes": np.array(wrong)})
-        with pytest.raises(umbel.UsageError, match=rf"num_classes: .*{said}"):
-            read_clients(tmp_path / "seven", None)
+        odd.save(tmp_path / "odd")
+    assert not (tmp_path / "odd").exists()
 
 
 def test_a_federation_is_saved_again_where_it_is_already_and_no_other(tmp_path: Path) -> None:
@@ -81,16 +60,6 @@ def test_a_federation_is_saved_again_where_it_is_already_and_no_other(tmp_path: 
     (tmp_path / "0.npz").write_bytes(b"damaged")
     with pytest.raises(umbel.UsageError, match="not a folder without"):
         federation.save(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["Eve" * 100, "é" * 130])
-def test_a_client_whose_name_no_file_can_have_is_not_saved(tmp_path: Path, name: str) -> None:
-    federation = Federation.from_arrays({"Ava": (X, Y), name: (X, Y)})
-    with pytest.raises(umbel.UsageError, match="bytes' is not one of at most 255"):
-        federation.save(tmp_path / "sites")
-    with pytest.raises(umbel.UsageError, match=r"folder: 'a name of .* bytes' is not one of"):
-        federation.pick([0]).save(tmp_path / name)
-    assert not any(tmp_path.iterdir())
 
 
 def test_examples_of_all_clients_stand_one_after_another() -> None:
@@ -146,25 +115,6 @@ def test_pixels_become_floats_and_token_numbers_stay_numbers() -> None:
     assert tokens.train.x.dtype == torch.int64
 
 
-@pytest.mark.parametrize("kinds", [("f4", "i8", "i8"), ("i8", "f8", "i8"), ("i8", "i8", "f4")])
-def test_inputs_are_whole_numbers_only_where_those_of_all_splits_are(
-    kinds: tuple[str, str, str],
-) -> None:
-    train, test, validation = ([(X.astype(kind), Y)] * 2 for kind in kinds)
-    federation = Federation.from_arrays(train, test, validation=validation)
-    assert all(split.x.is_floating_point() for split in federation.splits)
-    without = Federation.from_arrays([(X.astype("i8"), Y)] * 2, [([], []), (X.astype("i8"), Y)])
-    assert not any(split.x.is_floating_point() for split in without.splits)
-
-
-@pytest.mark.parametrize("none", [[], np.zeros((0, 2))])
-def test_clients_are_compared_with_one_that_has_examples(none: object) -> None:
-    with pytest.raises(UsageError, match="client Ava: 0 is not a positive number of training"):
-        Federation.from_arrays({"Ava": (none, []), "Ben": (X, Y)})
-    with pytest.raises(UsageError, match=r"client Cem: 'inputs of shape \(1,\) with labels"):
-        Federation.from_arrays({"Ava": (none, []), "Ben": (X, Y), "Cem": (X[:, :1], Y)})
-
-
 @pytest.mark.parametrize(
     ("train", "settings", "message"),
     [
@@ -172,11 +122,6 @@ def test_clients_are_compared_with_one_that_has_examples(none: object) -> None:
         ([(X, Y), (X[:0], Y[:0])], {}, "client 1: 0 is not a positive number of training examples"),
         ([(X, Y[:2])], {}, "client 0: '(6, 2) inputs and (2,) targets' is not as many inputs"),
         ([(X, Y)], {"num_classes": 2}, "client 0: a label is above 1, and not in 0 to 1"),
-        (
-            [(X, Y), (X, Y - 1)],
-            {},
-            f"client 1: {BELOW} 2; number the classes",
-        ),
         (
             [(X, 2 * (Y > 1) - 1)],
             {},
@@ -194,11 +139,8 @@ def test_clients_are_compared_with_one_that_has_examples(none: object) -> None:
         ([(X, Y)], {"test": []}, "test: 0 is not as many clients as 1"),
         ([(X, Y)], {"groups": [0, 1]}, "groups: 2 is not as many clients as 1"),
         ([(X, Y)], {"names": ["a", "b"]}, "names: '2 names' is not a name for each of 1 client"),
-        ([(X, Y)], {"test_fraction": 1.0}, "test_fraction: 1.0 is not in [0, 1)"),
         ([(X, Y)], {"test_fraction": 0.99}, "test_fraction: 0.99 is not low enough: of the 6"),
         ([(X, X)], {"num_classes": 3}, "client 0: y: 'floating-point numbers' is not labels of 3"),
-        ([(X.astype(str), Y)], {}, "client 0: x: '<U32' is not a type of numbers"),
-        ([(X, Y + 1j)], {}, "client 0: y: 'torch.complex128' is not a type of real numbers"),
     ],
 )
 def test_bad_data_is_refused_with_the_client_and_the_fault(
@@ -213,30 +155,6 @@ def test_bad_data_is_refused_with_the_client_and_the_fault(
 def test_a_group_that_lacks_is_refused_as_a_gap_and_is_no_group(gap: object) -> None:
     with pytest.raises(UsageError, match=r"groups: client 1: .* is not the group of a client"):
         Federation.from_arrays([(X, Y)] * 3, groups=["a", gap, "b"])  # type: ignore[list-item]
-
-
-def test_a_line_without_a_group_is_refused(tmp_path: Path) -> None:
-    Federation.from_arrays([(X, Y)] * 2, groups=["a", "b"]).save(tmp_path)
-    (tmp_path / "groups.csv").write_text("0,a\n1,\n")
-    with pytest.raises(UsageError, match=r"groups\.csv: line 2: '1,' is not a client and its"):
-        read_clients(tmp_path, None)
-
-
-def test_inputs_of_type_bfloat16_are_saved_as_float32(tmp_path: Path) -> None:
-    x = torch.from_numpy(X).bfloat16()
-    federation = Federation.from_arrays([(x, Y)] * 2)
-    federation.save(tmp_path)
-    found = read_clients(tmp_path, None)
-    assert found.train.x.dtype == torch.float32
-    assert torch.equal(found.train.x, federation.train.x.float())
-
-
-def test_files_of_clients_may_end_in_capitals(tmp_path: Path) -> None:
-    Federation.from_arrays([(X, Y)] * 2, names=["a", "b"]).save(tmp_path)
-    (tmp_path / "b.npz").rename(tmp_path / "b.NPZ")
-    assert read_clients(tmp_path, None).names == ("a", "b")
-    with pytest.raises(UsageError, match="not a folder without"):
-        Federation.from_arrays([(X, Y)]).save(tmp_path)
 
 
 def test_clients_by_name_come_in_the_order_of_the_names_that_are_given() -> None:
@@ -269,15 +187,6 @@ def test_none_one_twice_and_strangers_are_not_picked(clients: list[int], said: s
     with pytest.raises(UsageError) as refused:
         Federation.from_arrays([(X, Y)] * 2).pick(clients)
     assert str(refused.value).startswith(said)
-
-
-def test_a_table_is_no_mapping_of_attributes() -> None:
-    table = pd.DataFrame({"q": [1, 2]})
-    with pytest.raises(UsageError, match="attributes: 'DataFrame' is not a mapping of names"):
-        Federation.from_arrays([(X, Y)] * 2, attributes=table)
-    given = table.to_dict("list")
-    found = Federation.from_arrays([(X, Y)] * 2, attributes=given)
-    assert found.attributes == {"q": ("1", "2")}
 
 
 def test_labels_that_count_from_1_are_told_of(caplog: pytest.LogCaptureFixture) -> None:

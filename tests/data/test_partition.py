@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from umbel.checks import UsageError
@@ -20,6 +20,7 @@ def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
+@settings(max_examples=30)
 @given(
     clients=st.integers(1, 200),
     shares=st.lists(st.floats(0.1, 50), min_size=1, max_size=8),
@@ -90,6 +91,7 @@ def test_sizes_that_can_not_fit_are_refused(examples: tuple[int, ...]) -> None:
         client_sizes((), *one_pool(101, 100), rng())
 
 
+@settings(max_examples=30)
 @given(seed=st.integers(0, 500), alpha=st.none() | st.floats(0.05, 10))
 def test_nobody_shares_an_example_and_everybody_has_enough(seed: int, alpha: float | None) -> None:
     y = rng(seed).integers(0, 3, 100)

@@ -84,10 +84,3 @@ def test_pictures_of_several_colour_spaces_are_refused() -> None:
     rows = datasets.Dataset.from_dict({"image": images, "label": [0, 0]}, features)
     with pytest.raises(UsageError, match=r"images of modes: \['LAB', 'RGB'\] is not one mode"):
         decoded(rows)
-
-
-@pytest.mark.parametrize("mode", ["I;16", "I", "F"])
-@pytest.mark.parametrize("wanted", [None, "L"])
-def test_values_of_more_than_8_bits_are_refused(mode: str, wanted: str | None) -> None:
-    with pytest.raises(UsageError, match=rf"images of mode: '{mode}' is not a mode with 8 bits"):
-        of_greys(mode, wanted)

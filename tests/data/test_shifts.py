@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from umbel.checks import UsageError
@@ -60,6 +60,7 @@ def test_rotation_leaves_labels_alone_and_makes_a_group_an_angle() -> None:
     assert [group.number for group in groups] == [0, 1]
 
 
+@settings(max_examples=30)
 @given(seed=st.integers(0, 1000), groups=st.integers(1, 45))
 def test_each_group_swaps_one_pair_of_labels_of_its_own(seed: int, groups: int) -> None:
     tables = relabelled(SwapLabels(groups), seed)
@@ -69,6 +70,7 @@ def test_each_group_swaps_one_pair_of_labels_of_its_own(seed: int, groups: int) 
     assert all(sorted(table) == list(range(10)) for table in tables)
 
 
+@settings(max_examples=30)
 @given(seed=st.integers(0, 1000), groups=st.integers(1, 5))
 def test_disjoint_groups_swap_no_label_twice(seed: int, groups: int) -> None:
     tables = relabelled(SwapLabels(groups, disjoint=True), seed)
@@ -86,6 +88,7 @@ def test_labels_are_permuted_by_offsets_or_at_random() -> None:
     assert all(sorted(table) == list(range(10)) for table in tables)
 
 
+@settings(max_examples=30)
 @given(seed=st.integers(0, 1000))
 def test_labels_are_permuted_differently_in_each_group(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -96,6 +99,7 @@ def test_labels_are_permuted_differently_in_each_group(seed: int) -> None:
         PermuteLabels(groups=7).make(3, rng)
 
 
+@settings(max_examples=30)
 @given(seed=st.integers(0, 1000))
 def test_label_groups_are_disjoint(seed: int) -> None:
     groups = LabelGroups(5, 2).make(10, np.random.default_rng(seed))

@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import TensorDataset
 
 import umbel
 from umbel.checks import UsageError
 from umbel.data.federation import Federation
 from umbel.data.scenarios import (
-    SCENARIOS,
     ChannelState,
     FewLabels,
     Folder,
@@ -27,7 +25,6 @@ from umbel.data.scenarios import (
 )
 from umbel.data.scenarios.folder import read_clients
 from umbel.data.sources import Sources
-from umbel.experiment.toml_file import plain
 
 FIFTH: dict[str, Any] = {"validation_fraction": 0.2}
 X, Y = np.arange(40, dtype=np.float32).reshape(20, 2), np.arange(20) % 3
@@ -78,16 +75,6 @@ def test_given_validation_examples_are_used_as_they_are() -> None:
     assert found.pick([1]).validation is None  # nobody is left who has any
 
 
-def test_torch_datasets_bring_validation_examples_too() -> None:
-    data = TensorDataset(torch.from_numpy(X), torch.from_numpy(Y))
-    found = Federation.from_datasets([data], [data], validation=[data])
-    assert found.validation is not None
-    assert torch.equal(found.validation.x, found.train.x)
-    fraction = Federation.from_datasets([data], [data], validation_fraction=0.5).validation
-    assert fraction is not None
-    assert fraction.sizes.tolist() == [10]
-
-
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -122,14 +109,6 @@ def test_a_folder_keeps_validation_examples(tmp_path: Path) -> None:
         read_clients(tmp_path / "sites", 10)
 
 
-def test_a_folder_without_validation_examples_is_written_as_before(tmp_path: Path) -> None:
-    umbel.scenario("rotated-digits", clients=4).save(tmp_path)
-    with np.load(tmp_path / "0.npz") as arrays:
-        assert sorted(arrays) == ["x", "x_test", "y", "y_test"]
-    found = Folder(path=str(tmp_path), validation_fraction=0.5).build(0, Sources.default())
-    assert found.validation is not None
-
-
 def test_scenarios_set_validation_examples_apart_and_keep_their_test_examples() -> None:
     sources = Sources.default()
     shifted = Shifted(clients=4)
@@ -153,14 +132,6 @@ def test_scenarios_set_validation_examples_apart_and_keep_their_test_examples() 
     assert [bool(size) for size in both.sizes] == [False] * 4 + [True] * 4
 
 
-def test_settings_of_scenarios_say_nothing_of_validation_unless_asked() -> None:
-    for entry in SCENARIOS.values():
-        recipe = entry() if isinstance(entry, type) else entry
-        assert "validation_fraction" not in plain(recipe)
-    with pytest.raises(umbel.UsageError, match="validation_fraction"):
-        Shifted(validation_fraction=1.0)
-
-
 def test_arrays_of_a_split_under_another_name_are_refused(tmp_path: Path) -> None:
     x, y = np.zeros((6, 2)), np.arange(6) % 2
     for name, said in (("X_test", "x_test or y_test"), ("val_x", "x_validation or y_validation"),
@@ -171,29 +142,6 @@ def test_arrays_of_a_split_under_another_name_are_refused(tmp_path: Path) -> Non
             umbel.scenario("folder", path=str(tmp_path))
     np.savez(tmp_path / "a.npz", x=x, y=y, testimony=x)
     assert umbel.scenario("folder", path=str(tmp_path)).names == ("a",)
-
-
-def test_files_and_folders_of_splits_are_no_clients(tmp_path: Path) -> None:
-    for name in ("train", "test"):
-        np.savez(tmp_path / f"{name}.npz", x=np.zeros((6, 2)), y=np.arange(6) % 2)
-    with pytest.raises(UsageError, match="test, train are splits of one data set, and no clients"):
-        umbel.scenario("folder", path=str(tmp_path))
-    (tmp_path / "all" / "train").mkdir(parents=True)
-    (tmp_path / "train.npz").rename(tmp_path / "all" / "train" / "a.npz")
-    with pytest.raises(UsageError, match="x_test and y_test, in place of folders train and test"):
-        umbel.scenario("folder", path=str(tmp_path / "all"))
-    pytest.importorskip("pyarrow", reason="the extra umbel[tables] is not installed")
-    for name in ("train", "test"):
-        (tmp_path / f"{name}.csv").write_text("site,age,y\na,1,p\nb,2,q\na,3,p\nb,5,q\n")
-    for client in ("site", None):
-        with pytest.raises(UsageError, match="test, train are splits of one data set"):
-            umbel.scenario("table", path=str(tmp_path), target="y", client=client)
-
-
-def test_pairs_of_training_and_test_are_no_pair_of_x_and_y() -> None:
-    one = (np.zeros((6, 2)), np.arange(6) % 2)
-    with pytest.raises(UsageError, match="give the pairs for the test as test="):
-        Federation.from_arrays([(one, one)])
 
 
 def test_a_column_that_divides_rows_is_told_of(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -96,40 +94,11 @@ def test_newcomers_are_not_read_by_another_tokenizer_than_the_run_s(folder: Path
         assert read_newcomers(table, Encoding.from_plain(earlier), labelled=True).num_clients == 2
 
 
-def test_a_tokenizer_is_known_by_what_it_holds_and_not_by_its_place(
-    folder: Path, tmp_path: Path
-) -> None:
-    here = encoding_of(folder)
-    there = encoding_of(shutil.copytree(folder, tmp_path / "copy"))
-    assert here.is_like(there)
-    assert here.meaning == there.meaning
-    saved = json.loads((folder / "tokenizer.json").read_text())
-    saved["model"] |= {"ignore_merges": False, "dropout": None}  # as by a later version
-    (folder / "tokenizer.json").write_text(json.dumps(saved, indent=1))
-    assert encoding_of(folder).is_like(there)
-    permute(folder)
-    other = encoding_of(folder)
-    assert not here.is_like(other)
-    assert here.meaning != other.meaning
-    # Earlier versions kept only the place.
-    earlier = replace(here, tokenizer_digest=None)
-    assert earlier.is_like(here)
-    assert not earlier.is_like(there)
-
-
 def test_texts_are_cut_and_padded_to_a_length_that_is_given(folder: Path) -> None:
     made = federation(folder, text_tokens=4)
     assert made.input_shape == (4,)
     assert ids("[CLS]", "fonts", "of", "[SEP]") in made.train.of(1)[0].tolist()
     assert federation(folder, text_tokens=9).input_shape == (9,)
-
-
-def test_texts_are_not_cut_by_what_the_tokenizer_was_saved_with(folder: Path) -> None:
-    file = folder / "tokenizer.json"
-    cut = {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0}
-    file.write_text(json.dumps({**json.loads(file.read_text()), "truncation": cut}))
-    assert federation(folder).input_shape == (6,)
-    assert federation(folder, text_tokens=5).input_shape == (5,)
 
 
 def test_the_network_says_what_pads_where_the_tokenizer_does_not(folder: Path) -> None:
@@ -170,11 +139,3 @@ def test_padding_is_what_the_network_takes_for_it(
     config.write_text(json.dumps({**said, "pad_token_id": of_network}))
     text = [*ids("[CLS]", "the", "library", "[SEP]"), expected, expected]
     assert text in federation(folder).train.of(0)[0].tolist()
-
-
-def test_a_text_has_room_for_the_tokens_that_are_added_to_it(folder: Path) -> None:
-    with pytest.raises(
-        umbel.UsageError, match=r"scenario\.text_tokens: 1 is not at least 2, the special tokens"
-    ):
-        federation(folder, text_tokens=1)
-    assert federation(folder, text_tokens=2).train.x[0].tolist() == ids("[CLS]", "[SEP]")

@@ -106,6 +106,7 @@ def test_settings_out_of_range_are_refused(change: dict[str, object]) -> None:
         replace(SMALL, **change)  # type: ignore[arg-type]
 
 
+@pytest.mark.thorough
 def test_the_recordings_make_48_clients_in_six_groups(real_data: Sources) -> None:
     assert real_data.data_dir is not None
     if not (real_data.data_dir / "cwru_bearing").is_dir():

@@ -13,7 +13,6 @@ from scipy.io import savemat
 from umbel.checks import UsageError
 from umbel.client.objectives import REGRESSION
 from umbel.data.channels import ENVIRONMENTS, Environment, generated
-from umbel.data.scenarios import CHANNEL_STATE_5
 from umbel.data.scenarios.channel_state import ChannelState
 from umbel.data.sources import Sources
 
@@ -68,12 +67,6 @@ def test_outdoors_there_are_more_paths_and_longer_delays_and_all_are_sparse() ->
     assert late["indoor"] < 1.5 < 5 < late["outdoor"]
     assert few["outdoor"] < few["indoor"]
     assert min(few.values()) > 0.9  # 100 of 1,024 places have nine tenths of the power
-
-
-def test_there_may_be_five_environments(sources: Sources) -> None:
-    federation = replace(CHANNEL_STATE_5, clients=10, examples=4).build(0, sources)
-    assert federation.groups is not None
-    assert federation.groups.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
 
 
 def write(folder: Path, name: str, values: np.ndarray) -> None:

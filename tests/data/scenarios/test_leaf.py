@@ -128,13 +128,3 @@ def test_femnist_keeps_the_division_of_leaf(base: str, tmp_path: Path) -> None:
         assert float(made.test.of(client)[0][:, 0, 0, 1].min()) == 1.0
     anew = Natural(clients=3, examples=(20, 26), split="train+test").build(0, sources)
     assert set(anew.train.sizes + anew.test.sizes) <= {22, 24, 26}
-
-
-def test_femnist_divided_by_user_says_that_its_test_is_not_used(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    write(tmp_path / "femnist" / "train" / "a.json", {"a": images(0, 20, 0.0)})
-    write(tmp_path / "femnist" / "test" / "b.json", {"b": images(1, 20, 0.0)})
-    made = Natural(clients=1, examples=()).build(0, Sources(tmp_path, tmp_path / "cache"))
-    assert (made.names, made.test.sizes.tolist()) == (("a",), [3])
-    assert "the test examples of 'femnist' are of other owners" in caplog.text

@@ -7,27 +7,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from umbel.checks import UsageError
 from umbel.data.federation import Federation
 from umbel.data.scenarios import (
     GROUPED_CIFAR10,
     GROUPED_ROTATED_EMNIST,
     LABEL_SWAPPED_CIFAR10,
 )
-from umbel.data.shifts import LabelGroups
 from umbel.data.sources import Sources
-from umbel.seeds import Stream, generator
 
 
 def labels(federation: Federation, client: int) -> set[int]:
     """What a client holds, for training or for the test."""
     return {int(y) for split in (federation.train, federation.test) for y in split.of(client)[1]}
-
-
-def digests(federation: Federation, client: int) -> list[bytes]:
-    """Each image that a client holds."""
-    both = (federation.train.of(client)[0], federation.test.of(client)[0])
-    return [image.tobytes() for x in both for image in x.numpy()]
 
 
 def check_sizes(federation: Federation, low: int, high: int) -> None:
@@ -50,19 +41,6 @@ def test_grouped_cifar10_has_five_groups_of_20_with_two_labels_each(real_data: S
         assert held[client] == held[20 * int(group)]
     assert set().union(*held) == set(range(10))
     assert federation.num_classes == 10
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("seed", [39, 60])
-def test_sizes_are_drawn_again_where_a_group_has_too_few_images(
-    seed: int, real_data: Sources
-) -> None:
-    rng = generator(seed, Stream.DATA)
-    LabelGroups(groups=5).make(10, rng)
-    assert rng.integers(300, 601, 100).reshape(5, 20).sum(1).max() > 10_000
-    federation = GROUPED_CIFAR10.build(seed, real_data)
-    sizes = federation.train.sizes + federation.test.sizes
-    assert sizes.reshape(5, 20).sum(1).max() <= 10_000
 
 
 @pytest.mark.thorough
@@ -109,18 +87,3 @@ def test_grouped_rotated_emnist_crosses_case_with_turns(real_data: Sources) -> N
         x = federation.train.of(client)[0].numpy()
         back = np.ascontiguousarray(np.rot90(x, -quarters, axes=(2, 3)))
         assert all(image.tobytes() in upright for image in back)
-
-
-@pytest.mark.thorough
-def test_the_papers_sizes_need_more_letters_than_a_part_of_emnist_has(real_data: Sources) -> None:
-    if np.sum(real_data.load("emnist", "train+test").y >= 36) > 26_000:
-        pytest.skip("this EMNIST has enough letters")
-    with pytest.raises(UsageError, match=r"examples: \[200, 800\] for each of 100 clients nearly"):
-        GROUPED_ROTATED_EMNIST.build(0, real_data)
-
-
-@pytest.mark.thorough
-def test_no_image_is_dealt_twice(real_data: Sources) -> None:
-    federation = replace(GROUPED_CIFAR10, clients=10).build(0, real_data)
-    dealt = [image for client in range(10) for image in digests(federation, client)]
-    assert len(set(dealt)) == len(dealt)

@@ -103,19 +103,6 @@ def test_writers_with_a_fitting_number_are_drawn_by_the_seed(tmp_path: Path) -> 
         replace(SMALL, clients=4).build(0, sources)
 
 
-def test_the_defaults_are_the_papers() -> None:
-    assert (Natural().clients, Natural().examples) == (195, (40, 525))
-    assert Natural().test_fraction == 0.15
-    for change in (
-        {"clients": 0},
-        {"examples": (5,)},
-        {"examples": (5, 2)},
-        {"test_fraction": 0.0},
-    ):
-        with pytest.raises(UsageError, match=f"{next(iter(change))}: .* is not"):
-            Natural(**change)
-
-
 def test_without_the_data_or_without_writers_the_error_says_so(
     tmp_path: Path, sources: Sources
 ) -> None:

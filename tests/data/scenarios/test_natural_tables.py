@@ -12,6 +12,8 @@ from umbel.data.sources import Sources
 
 pytest.importorskip("pyarrow", reason="the extra umbel[data] is not installed")
 
+pytestmark = pytest.mark.thorough
+
 
 def there(sources: Sources, name: str) -> Sources:
     if sources.data_dir is None or not (sources.data_dir / "natural" / name).is_file():

@@ -56,19 +56,6 @@ def test_images_of_a_label_are_divided_equally_among_its_groups(sources: Sources
     assert uneven[:, 3].tolist() == [33, 33, 0, 34]
 
 
-def test_a_groups_images_are_dealt_to_its_clients_equally_and_once(sources: Sources) -> None:
-    federation = GLOBAL.build(0, sources)
-    assert federation.groups is not None
-    assert federation.groups.tolist() == [0] * 5 + [1] * 5 + [2] * 5 + [3] * 5
-    for group in range(4):
-        sizes = federation.train.sizes[federation.groups == group]
-        assert np.ptp(sizes) <= 1
-    x = torch.cat([federation.train.x, federation.test.x]).numpy()
-    whole = sources.load("digits").images(np.arange(1797))
-    alike = len(whole) - len({image.tobytes() for image in whole})
-    assert len(x) - len({image.tobytes() for image in x}) <= alike
-
-
 def test_test_examples_have_each_clients_own_label_mix(sources: Sources) -> None:
     federation = GLOBAL.build(0, sources)
     assert federation.test.sizes.sum() == 10 * (174 - 144)  # 174 images of an 8, the scarcest
@@ -200,6 +187,7 @@ def test_lin_emnist_has_eight_groups_of_25_with_40_of_47_classes_each(real_data:
     assert federation.test.sizes.min() > 0
 
 
+@pytest.mark.thorough
 def test_both_cases_of_fifteen_letters_are_one_class(real_data: Sources) -> None:
     full, merged = (real_data.load(name, "test").y for name in ("emnist", "emnist-merged"))
     names = {int(y): int(z) for y, z in zip(full, merged, strict=True)}

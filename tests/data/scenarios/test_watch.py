@@ -78,11 +78,6 @@ def test_validation_takes_the_last_windows_of_each_recording(tmp_path: Path) -> 
         assert train.max() < validation.min()
 
 
-def test_validation_without_a_window_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"validation_fraction: 0\.01 is not 0, or enough"):
-        Watch(validation_fraction=0.01).build(0, write(tmp_path))
-
-
 def test_few_windows_of_each_class_are_drawn_by_the_seed(tmp_path: Path) -> None:
     sources = write(tmp_path)
     scenario = Watch(features="raw", windows_per_class=2, validation_per_class=1)
@@ -139,6 +134,7 @@ def test_arrays_that_do_not_fit_their_windows_are_refused(
         Watch().build(0, sources)
 
 
+@pytest.mark.thorough
 def test_the_real_windows_are_there(real_data: Sources) -> None:
     if real_data.data_dir is None or not (real_data.data_dir / "natural" / "watch").is_dir():
         pytest.skip("the data directory has no natural/watch")

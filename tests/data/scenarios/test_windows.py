@@ -59,13 +59,6 @@ def test_no_window_straddles_two_parts_or_two_recordings(tmp_path: Path) -> None
     assert max(seen[1] & set(steps[:40])) < min(seen[2] & set(steps[:40]))
 
 
-def test_validation_without_a_window_is_refused(tmp_path: Path) -> None:
-    write(tmp_path, "one", np.zeros(40), 0)
-    with pytest.raises(UsageError, match=r"validation_fraction: 0\.1 is not 0, or enough"):
-        build(tmp_path, replace(PLAIN, validation_fraction=0.1))  # three steps, and windows of four
-    assert build(tmp_path, replace(PLAIN, validation_fraction=0.0)).validation is None
-
-
 def test_one_label_or_number_may_stand_for_all_steps(tmp_path: Path) -> None:
     write(tmp_path, "calm", np.zeros((20, 3)), 0)
     write(tmp_path, "wild", np.ones((20, 3)), [1])
@@ -92,12 +85,6 @@ def test_channels_are_scaled_by_training_windows_only(tmp_path: Path) -> None:
     x[60:] = 1e6
     write(tmp_path, "one", x, 0)
     assert torch.equal(build(tmp_path, scenario).train.x, before)
-
-
-def test_attributes_of_the_folder_are_known(tmp_path: Path) -> None:
-    write(tmp_path, "one", np.zeros(20), 0)
-    (tmp_path / "attributes.csv").write_text("client,machine\none,press\n")
-    assert build(tmp_path).attributes == {"machine": ("press",)}
 
 
 @pytest.mark.parametrize(
@@ -138,23 +125,6 @@ def test_recordings_of_different_channels_are_refused_with_the_file(
         write(tmp_path, name, np.zeros((20, channels)), 0)
     with pytest.raises(UsageError, match=r"c.npz: x: '1 channel' is not 3 channels, as a.npz has"):
         build(tmp_path, replace(PLAIN, scale=scale))
-
-
-def test_files_may_end_in_capitals(tmp_path: Path) -> None:
-    for name in ("a.npz", "b.NPZ"):
-        with (tmp_path / name).open("wb") as file:
-            np.savez(file, x=np.zeros(20), y=np.zeros(1))
-    assert build(tmp_path).names == ("a", "b")
-
-
-def test_windows_that_memory_can_not_hold_are_refused_before_they_are_cut(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(tmp_path, "one", np.zeros(1000), 0)
-    monkeypatch.setattr("umbel.checks.SMALL", 2**17)
-    monkeypatch.setattr("umbel.checks.free_memory", lambda: 2**17)
-    with pytest.raises(UsageError, match=r"one.npz: its windows: .* GiB is more than"):
-        build(tmp_path, replace(PLAIN, length=500, stride=1))
 
 
 def test_a_folder_without_recordings_is_refused(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-import umbel
 from umbel.checks import UsageError
 from umbel.client.batches import IGNORED
 from umbel.data.scenarios.words import EDGE, OTHER, Words, symbols_of
@@ -73,12 +72,6 @@ def test_words_of_one_split_are_in_no_other_and_symbols_are_those_of_training_wo
     assert not seen[0] & seen[2]
 
 
-def test_validation_without_a_word_is_refused(tmp_path: Path) -> None:
-    sources = write(tmp_path, {"aa-0": ["ab", "ba", "aa"]})
-    with pytest.raises(UsageError, match=r"validation_fraction: 0\.01 is not 0, or enough"):
-        Words(validation_fraction=0.01, least_clients=1).build(0, sources)
-
-
 def test_the_words_are_drawn_by_the_seed(tmp_path: Path) -> None:
     sources = write(tmp_path, {"aa-0": [f"{a}{b}" for a in "abcd" for b in "efgh"]})
     scenario = Words(words=5, least_clients=1)
@@ -87,23 +80,13 @@ def test_the_words_are_drawn_by_the_seed(tmp_path: Path) -> None:
     assert drawn[0].x.shape != drawn[2].x.shape or not torch.equal(drawn[0].x, drawn[2].x)
 
 
-@pytest.mark.parametrize("form", ["context", "sequence"])
-def test_examples_that_memory_can_not_hold_are_refused(
-    tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sources = write(tmp_path, {"aa-0": ["abcdefgh" * 3] * 200})
-    monkeypatch.setattr("umbel.checks.SMALL", 10_000)
-    monkeypatch.setattr("umbel.checks.free_memory", lambda: 50_000)
-    with pytest.raises(UsageError, match=r"words: examples of all clients: .* GiB is more than"):
-        umbel.data.scenarios.words.Words(words=0, form=form, least_clients=1).build(0, sources)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("change", [{"words": -1}, {"context": 0}, {"test_fraction": 1.0}])
 def test_settings_that_can_not_be_are_refused(change: dict[str, float]) -> None:
     with pytest.raises(UsageError, match=f"{next(iter(change))}: .* is not"):
         Words(**change)  # type: ignore[arg-type]
 
 
+@pytest.mark.thorough
 def test_the_real_words_are_there(real_data: Sources) -> None:
     if (
         real_data.data_dir is None

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from umbel.checks import UsageError
 from umbel.data.scenarios.table import Table
 from umbel.data.sources import Sources
 from umbel.data.tables.encoding import Encoding
@@ -62,14 +61,6 @@ def test_newcomers_codes_are_the_runs_of_whatever_type(
     assert found == [[float(code == known) for known in (1, 2, 3)] for code in CODES]
 
 
-def test_truths_are_the_same_in_capitals(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        written(tmp_path / f"all/{name}.csv", [True, False, False, True])
-    encoding = learnt(tmp_path / "all")
-    found = features(written(tmp_path / "new.csv", ["TRUE", "false"]), encoding)
-    assert found == [[0.0, 1.0], [1.0, 0.0]]
-
-
 def test_texts_that_are_no_numbers_stay_as_they_are(tmp_path: Path) -> None:
     versions = ["1.0", "1.10", "1.1", "v1.0"]
     for name in ("a", "b"):
@@ -89,62 +80,3 @@ def test_it_is_said_where_a_run_knows_no_category_of_a_column(
     assert not np.any(features(written(tmp_path / "new.csv", [0, 1]), encoding))
     said = "column 'code': none of its categories, such as '0', is one of the run's, such as"
     assert f"{said} 'False', 'True'" in caplog.text
-
-
-def test_a_run_that_learnt_codes_with_a_point_takes_them_without(tmp_path: Path) -> None:
-    written(tmp_path / "all/a.csv", ["1.0", "2.0"])
-    written(tmp_path / "all/b.csv", ["2.0", "1.0"])
-    encoding = learnt(tmp_path / "all")
-    assert encoding.features == ("code is 1.0", "code is 2.0")
-    assert features(written(tmp_path / "new.csv", [2, 1]), encoding) == [[0.0, 1.0], [1.0, 0.0]]
-
-
-@pytest.mark.parametrize(("one", "other"), [("true", "TRUE"), ("1.0", "1.00")])
-def test_codes_alike_are_one_though_none_is_written_plainly(
-    tmp_path: Path, one: str, other: str
-) -> None:
-    written(tmp_path / "all/a.csv", [one, other, "unknown", one])
-    assert learnt(tmp_path / "all").features == (
-        *(f"code is {word}" for word in sorted([one, "unknown"])),
-    )
-
-
-def test_a_column_of_numbers_may_have_no_value_at_one_client(tmp_path: Path) -> None:
-    for name, amounts in (("a", [None] * 8), ("b", [0.5, None] * 4)):
-        rows = table(CODES).assign(amount=pd.Series(amounts, dtype=object))
-        rows.to_parquet(tmp_path / f"{name}.parquet")
-    assert learnt(tmp_path).features[:2] == ("amount", "amount is missing")
-
-
-BIG = 2**53
-
-
-def of_two_files(folder: Path, kinds: tuple[str, str]) -> Path:
-    folder.mkdir()
-    for name, kind in zip("ab", kinds, strict=True):
-        codes = pd.array([BIG, BIG + 1, BIG, BIG + 1], dtype=kind)
-        table(CODES[:4]).assign(code=codes, x=1.5).to_parquet(folder / f"{name}.parquet")
-    return folder
-
-
-@pytest.mark.parametrize("kinds", [("uint64", "int64"), ("Int64", "UInt64"), ("int64", "int32")])
-def test_large_codes_stay_apart_whatever_integers_files_have(
-    tmp_path: Path, kinds: tuple[str, str]
-) -> None:
-    if "int32" in kinds:
-        folder = written(tmp_path / "few" / "a.parquet", CODES).parent
-        table([1, 2, 3, 1]).astype({"code": "int32"}).to_parquet(folder / "b.parquet")
-        assert learnt(folder).features == ("code is 1", "code is 2", "code is 3")
-        return
-    folder = of_two_files(tmp_path / "both", kinds)
-    assert learnt(folder).features == ("x", f"code is {BIG}", f"code is {BIG + 1}")
-    clients = Table(path=str(folder), target="answer", client="code").build(
-        0, Sources(None, Path("nowhere"))
-    )
-    assert clients.names == (str(BIG), str(BIG + 1))
-
-
-def test_large_codes_that_a_file_has_as_floats_are_refused(tmp_path: Path) -> None:
-    folder = of_two_files(tmp_path / "both", ("int64", "float64"))
-    with pytest.raises(UsageError, match=r"a\.parquet: row 1, column 'code': is too large to be"):
-        learnt(folder)

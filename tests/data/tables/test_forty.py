@@ -47,7 +47,3 @@ def test_an_ordinary_table_is_read_right_or_refused_with_what_to_write(
         for split, same in zip(federation.splits, plain.splits, strict=True):
             torch.testing.assert_close(split.x, same.x)
             assert torch.equal(split.y, same.y)
-
-
-def test_there_are_forty_of_them() -> None:
-    assert len(ORDINARY) >= 40

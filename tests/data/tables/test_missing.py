@@ -77,25 +77,6 @@ def test_a_site_is_kept_by_the_line_that_the_message_gives(tmp_path: Path) -> No
     assert read(frame(site=SITES), tmp_path, missing=[""]).names == ("BE", "DE", "NA")
 
 
-def test_words_that_other_columns_need_stay_missing(tmp_path: Path) -> None:
-    gaps = frame()["age"].astype(object).where(np.arange(ROWS) % 5 > 0, "NA")
-    table = frame(outcome=OUTCOMES, age=gaps)
-    assert 'write missing = ["", "NA"]' in refused(table, tmp_path)
-    assert read(table, tmp_path, missing=["", "NA"]).num_classes == 3
-    assert "write it otherwise in the file: in column 'age' it marks missing values" in refused(
-        frame(site=SITES, age=gaps), tmp_path
-    )
-    both = frame(outcome=OUTCOMES, diagnosis=OUTCOMES)  # a category may have it, too
-    assert 'write missing = [""]' in refused(both, tmp_path)
-
-
-def test_values_that_are_empty_are_no_words(tmp_path: Path) -> None:
-    table = frame()
-    table.loc[3, "outcome"] = None
-    said = "row 4, column 'outcome': is missing; drop_unlabelled = true leaves out 1 of 60 rows"
-    assert refused(table, tmp_path) == said
-
-
 def test_an_attribute_that_is_read_as_missing_is_warned_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -153,37 +152,3 @@ def test_encodings_differ_by_what_they_were_learnt_from(tmp_path: Path) -> None:
     assert not encoding.is_like(fewer)
     older = written(tmp_path / "older.csv", frame().assign(age=frame()["age"] + 1))
     assert not encoding.is_like(learnt(scenario(older))[1])
-
-
-def test_what_no_encoding_is_is_refused(tmp_path: Path) -> None:
-    _, encoding = learnt(scenario(written(tmp_path / "visits.csv", frame())))
-    fine = json.loads(json.dumps(encoding.plain()))
-    changes: tuple[dict[str, Any], ...] = (
-        {"columns": [{**fine["columns"][0], "mean": "high"}]},
-        {"columns": [{**fine["columns"][0], "deviation": 0.0}]},
-        {"columns": [{**fine["columns"][0], "kind": "colour"}]},
-        {"columns": []},
-        {"buckets": -1},
-        {"target": {**fine["target"], "classes": [1, 2]}},
-        {"form": {"separator": "", "missing": []}},
-        {"colour": 1},
-    )
-    for change in changes:
-        with pytest.raises((ValueError, LookupError, TypeError)):
-            Encoding.from_plain({**fine, **change})
-
-
-def test_classes_of_numbers_keep_theirs(tmp_path: Path) -> None:
-    table = frame().assign(code=[2**60 + row % 3 for row in range(ROWS)])
-    chosen = scenario(
-        written(tmp_path / "visits.csv", table), target="code", leave_out=("cost", "outcome")
-    )
-    _, encoding = learnt(chosen)
-    some = table[table["code"] > 2**60]
-    found = read_newcomers(written(tmp_path / "new.csv", some), encoding, labelled=True)
-    assert found.train.y.tolist() == [row % 3 for row in range(ROWS) if row % 3]
-    some = some.astype({"code": "Int64"})
-    some.iloc[0, some.columns.get_loc("code")] = pd.NA
-    dropped = replace(encoding, target=replace(encoding.target, may_be_missing=True))
-    left = read_newcomers(written(tmp_path / "new.csv", some), dropped, labelled=True)
-    assert len(left.train.y) == len(some) - 1

@@ -10,7 +10,7 @@ import pytest
 import umbel
 from umbel.checks import UsageError
 from umbel.data.tables.kinds import ColumnWords, Numbers, column_of
-from umbel.data.tables.reading import CsvFormat, TableRows, holds_tables, read_rows
+from umbel.data.tables.reading import CsvFormat, TableRows, read_rows
 
 pytest.importorskip("pyarrow", reason="the extra umbel[data] is not installed")
 
@@ -96,21 +96,6 @@ def test_a_byte_order_mark_quotes_and_another_separator_are_read(tmp_path: Path)
     assert len(rows) == 2
 
 
-@pytest.mark.parametrize(
-    "text", ["\n\na,b\n1,2\n", '"a\nz",b\r\n1,2\r\n', '"a""z", b\n1,2\n', "a\n1\n", "a,b\r1,2\r"]
-)
-def test_names_of_columns_are_those_that_arrow_finds(tmp_path: Path, text: str) -> None:
-    from pyarrow import csv
-
-    rows = read(tmp_path / "t.csv", text)
-    parse = csv.ParseOptions(newlines_in_values=True)
-    assert list(rows.columns) == csv.read_csv(tmp_path / "t.csv", None, parse).column_names
-
-
-def test_an_index_that_pandas_wrote_is_no_column(tmp_path: Path) -> None:
-    assert list(read(tmp_path / "t.csv", ",a\n0,5\n1,6\n").columns) == ["a"]
-
-
 def test_a_folder_has_a_file_for_each_client(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text("x,y\n1,0\n2,1\n")
     (tmp_path / "a.csv").write_text("y,x\n1,5\n")
@@ -159,12 +144,6 @@ def test_a_quotation_mark_that_nothing_closes_takes_no_other_rows(
     with pytest.raises(UsageError, match=f"t.csv: {where} has a value that begins with") as refused:
         read(tmp_path / "t.csv", text)
     assert "secret" not in str(refused.value)
-
-
-def test_long_values_and_marks_within_values_are_read(tmp_path: Path) -> None:
-    long = "x" * 200_000
-    rows = read(tmp_path / "t.csv", f'a,b\n1,"{long}"\n2,5" wide\n3,"say ""yes"""\n')
-    assert rows.columns["b"].tolist() == [long, '5" wide', 'say "yes"']
 
 
 @pytest.mark.parametrize(
@@ -231,46 +210,6 @@ def test_a_missing_column_is_named_with_its_nearest(tmp_path: Path) -> None:
         read_rows(tmp_path / "t.csv", FORM, lambda *_: ("week_day",))
 
 
-def test_a_table_that_memory_can_not_hold_is_refused_before_it_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("umbel.checks.SMALL", 0)
-    monkeypatch.setattr("umbel.checks.free_memory", lambda: 10)
-    with pytest.raises(UsageError, match=r"its rows: .* GiB is more than"):
-        read(tmp_path / "t.csv", "a\n1\n2\n")
-    with pytest.raises(UsageError, match=r"its rows: .* GiB is more than"):
-        read_rows(parquet(tmp_path / "t.parquet", {"a": [1, 2]}), FORM, everything)
-
-
-@pytest.mark.parametrize(
-    ("values", "what"),
-    [
-        (["-0,5", "1,25", "none"], r"numbers such as 0,5 or 1,250: write them as 0\.5 and 1250"),
-        (["1,250,000", "-1,250.50", "none"], "numbers such as 0,5 or 1,250"),
-        (["1.250.000", "+1.250,50", "none"], "numbers such as 0,5 or 1,250"),
-        (["12,50,000", "-1,25,000", "950"], "numbers such as 0,5 or 1,250"),
-        (["0,5", "7", "1,5", "2"], "numbers such as 0,5 or 1,250"),
-        (["31.12.2024", "1.2.24"], r"dates such as 31\.1\.2013: write them as 2013-01-31"),
-        (["12/31/2024", "1/2/2024"], r"dates such as 31\.1\.2013"),
-        (["31.1.2013 12:30", "1.2.2013 9:05:01"], r"dates such as 31\.1\.2013"),
-    ],
-)
-def test_what_other_countries_write_otherwise_is_no_category(
-    tmp_path: Path, values: list[str], what: str
-) -> None:
-    rows = read(
-        tmp_path / "t.csv", "\n".join(["x;y", *(f"{v};1" for v in values)]), CsvFormat(";", ())
-    )
-    with pytest.raises(UsageError, match=f"column 'x' seems to hold {what}"):
-        column_of(rows, "x")
-    assert isinstance(column_of(rows, "x", "category"), ColumnWords)
-
-
-def test_codes_with_points_are_categories(tmp_path: Path) -> None:
-    for values in ("1.2.3\n1.2.4", "10.0.0.1\n10.0.0.2", "3\nA1\n1-2"):
-        assert isinstance(column_of(read(tmp_path / "t.csv", f"v\n{values}\n"), "v"), ColumnWords)
-
-
 def test_lists_of_choices_are_categories(tmp_path: Path) -> None:
     chosen = ("1 2 1,3 1,2,3 2,3,4", "1 2 A B C 1,2", "10,12,15 10,20,30 12,15")
     for values in chosen:
@@ -278,44 +217,6 @@ def test_lists_of_choices_are_categories(tmp_path: Path) -> None:
             tmp_path / "t.csv", "v;w\n" + values.replace(" ", ";1\n") + ";1\n", CsvFormat(";", ())
         )
         assert isinstance(column_of(rows, "v"), ColumnWords)
-
-
-def test_blanks_behind_a_closing_mark_are_read_as_they_are(tmp_path: Path) -> None:
-    file = tmp_path / "t.csv"
-    rows = read(file, 'a,b\n"x" ,1\n"say ""a"" , b","2"\t\n')
-    assert len(rows) == 2
-    with pytest.raises(UsageError, match="row 1 has a value that begins with a quotation mark"):
-        read(file, 'a,b\nx,"1 \ny,2\n')
-
-
-def test_only_columns_in_use_have_to_be_utf_8_beside_quotation_marks(tmp_path: Path) -> None:
-    file = tmp_path / "t.csv"
-    rest = "".join(f"{n},{n},none\n" for n in range(3000))
-    file.write_bytes(f'a,b,note\n"x",1,none\n{rest}1,2,caf\u00e9\n'.encode("latin-1"))
-    assert len(read_rows(file, FORM, lambda *_: ("a", "b"))) == 3002
-
-
-def test_bools_are_numbers_however_a_file_writes_them(tmp_path: Path) -> None:
-    rows = read(tmp_path / "t.csv", "flag,mixed\nTrue,true\nfalse,maybe\n,\nTRUE,false\n")
-    flag, mixed = (column_of(rows, name) for name in rows.columns)
-    assert isinstance(flag, Numbers)
-    assert flag.values[[0, 1, 3]].tolist() == [1, 0, 1]
-    assert flag.whole
-    assert isinstance(mixed, ColumnWords)
-    typed = read_rows(parquet(tmp_path / "t.parquet", {"flag": [True, False]}), FORM, everything)
-    same = column_of(typed, "flag")
-    assert isinstance(same, Numbers)
-    assert same.values.tolist() == [1, 0]
-
-
-def test_endings_may_be_in_capitals(tmp_path: Path) -> None:
-    for name in ("a.csv", "B.CSV"):
-        (tmp_path / name).write_text("age\n41\n")
-    assert holds_tables(tmp_path)
-    assert [file.name for file in read_rows(tmp_path, FORM, everything).files] == ["B.CSV", "a.csv"]
-    assert len(read(tmp_path / "ONE.CSV", "age\n41\n")) == 1
-    large = parquet(tmp_path / "T.PARQUET", {"age": [1, 2]})
-    assert len(read_rows(large, FORM, everything)) == 2
 
 
 def test_a_file_of_a_folder_with_another_separator_is_to_be_saved_again(tmp_path: Path) -> None:
