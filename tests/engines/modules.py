@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import random
-import warnings
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parametrize, prune
 
 Build: TypeAlias = Callable[[], nn.Module]
 
@@ -200,99 +198,3 @@ class LayerDrop(nn.Module):
             inner = inner.tanh()
         out: Tensor = self.last(inner)
         return out
-
-
-class Viewing(nn.Module):
-    """A small CNN that takes what it makes of an image for a row by `view`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer, self.head = nn.Conv2d(3, 4, 3, padding=1), nn.Linear(64, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        inner = nn.functional.max_pool2d(self.layer(x).relu(), 2)
-        out: Tensor = self.head(inner.view(len(x), -1))
-        return out
-
-
-class Strided(Viewing):
-    """The same, by the places of its values in memory."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        inner = nn.functional.max_pool2d(self.layer(x).relu(), 2)
-        out: Tensor = self.head(inner.as_strided((len(x), 64), (64, 1)))
-        return out
-
-
-class StridedInEvaluation(Viewing):
-    """The same, but in training."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        inner = nn.functional.max_pool2d(self.layer(x).relu(), 2)
-        rows = inner.flatten(1) if self.training else inner.as_strided((len(x), 64), (64, 1))
-        out: Tensor = self.head(rows)
-        return out
-
-
-class CNNOfTwo(nn.Module):
-    """Two convolutions, and what is between them to be looked at."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.first, self.second = nn.Conv2d(channels, 4, 3, padding=1), nn.Conv2d(4, 4, 3)
-        self.head = nn.Linear(4, 3)
-
-    def noted(self, inner: Tensor) -> Tensor:
-        return inner
-
-    def forward(self, x: Tensor) -> Tensor:
-        inner = self.noted(nn.functional.max_pool2d(self.first(x).relu(), 2))
-        out: Tensor = self.head(nn.functional.max_pool2d(self.second(inner).relu(), 2).flatten(1))
-        return out
-
-
-def pruned() -> nn.Module:
-    """A chain of layers whose weights stand behind their bias, since they were put back."""
-    first, last = nn.Linear(6, 8), nn.Linear(8, 3)
-    prune.l1_unstructured(first, "weight", 0.1)  # type: ignore[no-untyped-call]
-    prune.remove(first, "weight")  # type: ignore[no-untyped-call]
-    parametrize.register_parametrization(last, "weight", nn.Identity())
-    parametrize.remove_parametrizations(last, "weight")
-    return nn.Sequential(first, nn.ReLU(), last)
-
-
-class Renamed(nn.Sequential):
-    """Saves its values under names of its own."""
-
-    def state_dict(self, *args: Any, **options: Any) -> Any:
-        return {f"saved.{n}": t for n, t in super().state_dict(*args, **options).items()}
-
-    def load_state_dict(self, state_dict: Any, *args: Any, **options: Any) -> Any:
-        own = {name.removeprefix("saved."): tensor for name, tensor in state_dict.items()}
-        return super().load_state_dict(own, *args, **options)
-
-
-class Silent(nn.Sequential):
-    """Has a `train` that changes the mode, and returns nothing."""
-
-    def train(self, mode: bool = True) -> Any:
-        super().train(mode)
-
-
-def without_units() -> nn.Module:
-    """A chain whose layer in the middle is empty, so that the last bias alone decides."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Initializing zero-element tensors")
-        return chain(6, 0, 3)()
-
-
-def instance_normed(behind: Callable[[], nn.Module]) -> Build:
-    """Convolutions of 8 x 8 images with a norm of each image, and something behind it."""
-    return lambda: nn.Sequential(
-        nn.Conv2d(2, 4, 3),
-        nn.InstanceNorm2d(4),
-        behind(),
-        nn.Conv2d(4, 2, 3),
-        nn.Flatten(),
-        nn.Linear(32, 3),
-    )

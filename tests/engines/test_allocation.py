@@ -32,26 +32,6 @@ for _ in range(5):
 print(faults() - began)
 """
 
-AFTER_A_FEDERATION = """
-from pathlib import Path
-import numpy as np
-import torch
-import umbel
-from umbel.engines import make_engine
-
-def resident():
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-
-def client():
-    return np.ones((40, 4096), dtype=np.float32), np.arange(40) % 2
-
-net = umbel.Net(lambda: torch.nn.Linear(4096, 2))
-make_engine(net, umbel.Federation.from_arrays([client()]))  # memory is kept from now on
-began = resident()
-federation = umbel.Federation.from_arrays([client() for _ in range(200)])
-make_engine(net, federation)
-print((resident() - began) / (federation.train.x.nbytes + federation.test.x.nbytes))
-"""
 
 PAGES = 4 * 20 * 2**20 // 4096
 """Pages that a round fills."""
@@ -69,15 +49,6 @@ def test_a_process_with_an_engine_keeps_what_it_frees(monkeypatch: pytest.Monkey
     program = [sys.executable, "-c", FREED_AGAIN_AND_AGAIN]
     ran = subprocess.run(program, capture_output=True, check=True)
     assert int(ran.stdout) < PAGES
-
-
-@GLIBC
-def test_what_a_federation_was_put_together_from_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ON_THEIR_OWN:
-        monkeypatch.delenv(name, raising=False)
-    program = [sys.executable, "-c", AFTER_A_FEDERATION]
-    ran = subprocess.run(program, capture_output=True, check=True)
-    assert float(ran.stdout) < 1.5
 
 
 @pytest.mark.parametrize("name", ON_THEIR_OWN)

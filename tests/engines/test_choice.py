@@ -5,32 +5,24 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch import nn
 
 from tests.engines.modules import (
     Bounded,
-    CNNOfTwo,
     Drawing,
     LayerDrop,
-    Strided,
-    StridedInEvaluation,
-    Viewing,
 )
 from tests.federations import blobs, each_its_own
 from umbel.checks import UsageError
 from umbel.client.net import Net
-from umbel.client.work import Evaluation, LocalTraining
+from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine
 from umbel.engines.batchable import why_not_batchable
-from umbel.engines.processes.workers import Workers
 from umbel.flow import Request
 from umbel.networks import CNN, MLP, CharTransformer
 
@@ -155,90 +147,6 @@ def test_what_can_not_be_batched_runs_sequentially_and_says_why(
         make_engine(net, blobs(), EngineSettings(name="vectorised", device="cpu"))
 
 
-@pytest.mark.parametrize("build", [Viewing, Strided, StridedInEvaluation])
-def test_a_network_that_looks_at_the_order_of_pixels_in_memory_has_the_usual_one(
-    build: type[nn.Module],
-) -> None:
-    net, federation = Net(lambda: build().double()), blobs(shape=(3, 8, 8))
-    models = each_its_own(net.new(0).repeat(2, 1))
-    for work in (LocalTraining(lr=0.1, batch_size=4), Evaluation()):
-        request = Request(work, torch.tensor([0, 1]), [0, 1], each={"theta": models})
-        expected = Sequential(net, federation).send(request).columns
-        found = make_engine(net, federation, CPU).send(request).columns
-        for name, column in expected.items():
-            torch.testing.assert_close(found[name], column)
-
-
-@pytest.mark.parametrize("channels", [1, 3])
-def test_images_have_their_channels_last_in_training_and_in_evaluation(channels: int) -> None:
-    last: list[tuple[bool, bool]] = []
-
-    class Noting(CNNOfTwo):
-        def noted(self, inner: Tensor) -> Tensor:
-            last.append((self.training, inner.stride(1) == 1))
-            return inner
-
-    federation = blobs(shape=(channels, 8, 8))
-    net = Net(lambda: Noting(channels))
-    engine = make_engine(net, federation, replace(CPU, workers=1))
-    models = each_its_own(net.new(0)[None])
-    for work in (LocalTraining(batch_size=4), Evaluation()):
-        last.clear()
-        engine.send(Request(work, torch.tensor([0]), [0], each={"theta": models}))
-        assert set(last) == {(isinstance(work, LocalTraining), True)}
-
-
-def silenced(step: Callable[[nn.Linear], object]) -> Callable[[], nn.Module]:
-    """A chain of layers, with something special about the last."""
-
-    def build() -> nn.Module:
-        layers = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3))
-        last = layers[2]
-        assert isinstance(last, nn.Linear)
-        step(last)
-        return layers
-
-    return build
-
-
-@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
-@pytest.mark.parametrize(
-    "step",
-    [
-        lambda layer: layer.register_full_backward_pre_hook(lambda _, slopes: (slopes[0] * 0,)),
-        lambda layer: setattr(layer, "forward", lambda x: x[:, :3] * 0),
-    ],
-    ids=["hook", "forward"],
-)
-def test_what_is_special_about_a_layer_of_a_chain_happens(step: Callable[[Any], object]) -> None:
-    net = Net(silenced(step))
-    request = Request(
-        LocalTraining(lr=0.1),
-        torch.tensor([0, 1]),
-        [0, 1],
-        each={"theta": each_its_own(net.new(0).repeat(2, 1))},
-    )
-    update = make_engine(net, blobs(), CPU).send(request).columns["update"]
-    assert not update.any()
-
-
-def checkpointed() -> nn.Module:
-    class Checkpointed(nn.Sequential):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            out: torch.Tensor = checkpoint(super().forward, x, use_reentrant=False)
-            return out
-
-    return Checkpointed(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 3))
-
-
-def test_the_general_kernel_is_refused_where_torch_func_can_not_take_the_module() -> None:
-    net = Net(checkpointed)
-    said = "engine.kernel: 'general' is not possible with this module, and \"auto\" may be: torch"
-    with pytest.raises(UsageError, match=said):
-        make_engine(net, blobs(), replace(CPU, kernel="general"))
-    assert isinstance(make_engine(net, blobs(), replace(CPU, workers=1)), Sequential | Workers)
-
-
 def test_the_probe_accepts_a_federation_of_one_example() -> None:
     net = Net(lambda: MLP().build((6,), 3))
     assert why_not_batchable(net, blobs(sizes=[1], num_groups=1)) is None
@@ -271,25 +179,11 @@ def test_a_device_that_is_not_there_is_refused() -> None:
             EngineSettings(memory_mb=much)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
-@pytest.mark.parametrize("name", ["sequential", "vectorised"])
-def test_cuda_agrees_with_the_cpu(name: str) -> None:
-    net, federation = Net(lambda: MLP((8,)).build((6,), 3).double()), blobs()
-    theta = each_its_own(net.new(0).repeat(3, 1))
-    request = Request(LocalTraining(), torch.arange(3), [1, 2, 3], each={"theta": theta})
-    there = make_engine(net, federation, EngineSettings(name=name, device="cuda"))  # type: ignore[arg-type]
-    here = make_engine(net, federation, CPU)
-    torch.testing.assert_close(
-        there.send(request).columns["update"], here.send(request).columns["update"]
-    )
-
-
-@pytest.mark.parametrize("name", ["auto", "sequential"])
-def test_a_probe_leaves_the_global_generators_as_they_were(name: Any) -> None:
+def test_a_probe_leaves_the_global_generators_as_they_were() -> None:
     def states() -> tuple[object, ...]:
         arrays = str(np.random.get_state())  # noqa: NPY002
         return random.getstate(), arrays, torch.get_rng_state().tolist()
 
     before = states()
-    make_engine(Net(Drawing), blobs(), replace(CPU, name=name))
+    make_engine(Net(Drawing), blobs(), CPU)
     assert states() == before

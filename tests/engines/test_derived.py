@@ -15,7 +15,7 @@ from torch.nn.utils.parametrize import register_parametrization
 import umbel
 from tests.federations import blobs
 from umbel import FedAvg, LocalTraining, Net, Run
-from umbel.algorithms import IFCA, FedEM, LocalOnly, PerFedAvg, PFedMe, Sattler
+from umbel.algorithms import IFCA, FedEM, PerFedAvg, PFedMe, Sattler
 from umbel.algorithms.base import Algorithm
 
 LOCAL = LocalTraining(lr=0.3, epochs=2, batch_size=8)
@@ -62,16 +62,14 @@ def run_of(method: Algorithm[Any], net: Net) -> Run:
 
 
 @pytest.mark.parametrize(
-    "net", [Net(bounded), Net(own, moving=["*.right"])], ids=["torch's", "own"]
-)
-@pytest.mark.parametrize(
     "method",
-    [FedAvg(LOCAL), LocalOnly(LOCAL), IFCA(2, LOCAL), Sattler(local=LOCAL, send="gradient")],
+    [FedAvg(LOCAL), IFCA(2, LOCAL), Sattler(local=LOCAL, send="gradient")],
     ids=lambda method: type(method).__name__,
 )
 def test_the_models_that_clients_are_served_have_a_norm_of_one(
-    net: Net, method: Algorithm[Any]
+    method: Algorithm[Any],
 ) -> None:
+    net = Net(bounded)
     *_, (state, _) = run_of(method, net).rounds(2)
     for theta in state.models:
         assert norms(net.module(theta)) == pytest.approx(
@@ -130,36 +128,11 @@ class Cached(nn.Module):
         return x @ normalize(self.weight).T
 
 
-class Smoothed(nn.Module):
-    """Evaluates with an exponential mean of its weights, as a mean of models keeps it."""
-
-    slow: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(3, 6))
-        self.register_buffer("slow", torch.zeros(3, 6))
-
-    def forward(self, x: Tensor) -> Tensor:
-        if not self.training:
-            return x @ self.slow.T
-        self.slow.lerp_(self.weight.detach(), 0.2)
-        return x @ self.weight.T
-
-
 @pytest.mark.parametrize("moving", [(), ("kept",)], ids=["not named", "named"])
 def test_a_cache_of_weights_is_refused_by_name(moving: tuple[str, ...]) -> None:
     run = run_of(FedAvg(LOCAL), Net(Cached, moving=moving))
     with pytest.raises(umbel.UsageError, match="computes the buffer kept from the weights alone"):
         next(run.rounds(1))
-
-
-def test_an_exponential_mean_of_weights_is_averaged() -> None:
-    plain = Net(lambda: nn.Linear(6, 3, bias=False))
-    *_, (_, expected) = run_of(FedAvg(LOCAL), plain).rounds(5)
-    *_, (_, record) = run_of(FedAvg(LOCAL), Net(Smoothed, moving=["slow"])).rounds(5)
-    assert record.accuracy is not None
-    assert record.accuracy == pytest.approx(expected.accuracy, abs=0.1)
 
 
 def test_the_older_spectral_normalisation_is_refused_by_name() -> None:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +13,7 @@ from torch import Tensor, nn
 
 import umbel
 from tests.federations import SIZES, blobs, each_its_own
-from umbel.algorithms import FedAvg, PerFedAvg
+from umbel.algorithms import FedAvg
 from umbel.client.net import Net
 from umbel.client.work import ChooseByLoss, Evaluation, Gradient, LocalTraining, MeanLoss, Work
 from umbel.data.federation import Federation
@@ -25,9 +21,7 @@ from umbel.engines import EngineSettings, make_engine
 from umbel.engines.devices import WORKSPACE, GpuSettings, repeatable
 from umbel.flow import Request
 from umbel.networks import CNN, CharLSTM, CharTransformer, LeNet, Linear, Model
-from umbel.preflight.torch_errors import explained
 from umbel.result.run import Run
-from umbel.run.lockstep import seats
 
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 CPU, GPU = EngineSettings(device="cpu"), EngineSettings(device="cuda")
@@ -135,23 +129,6 @@ def test_full_precision_is_not_rounded_to_ten_bits_on_a_gpu(case: str) -> None:
 
 
 @on_a_gpu
-@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
-def test_recurrent_layers_are_differentiated_twice_on_a_gpu(
-    kind: Callable[..., nn.RNNBase],
-) -> None:
-    federation = blobs()
-    method = PerFedAvg(local=LocalTraining(lr=0.05, batch_size=4), variant="exact")
-
-    def states(settings: EngineSettings) -> list[Tensor]:
-        net = Net(lambda: Recurrent(kind).double())
-        run = Run(method, federation, net, seed=1, engine=settings)
-        return [state.models for state, _ in run.rounds(2)]
-
-    for found, expected in zip(states(GPU), states(CPU), strict=True):
-        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-9)
-
-
-@on_a_gpu
 def test_a_tensor_that_forward_has_from_elsewhere_is_named_before_the_run_begins() -> None:
     first = torch.ones(6)
 
@@ -162,12 +139,6 @@ def test_a_tensor_that_forward_has_from_elsewhere_is_named_before_the_run_begins
     said = r"Net: forward failed \(.*same device.*make new tensors on x.device"
     with pytest.raises(umbel.UsageError, match=said):
         make_engine(Net(lambda: Masked(6, 3)), blobs(), GPU)
-
-
-@on_a_gpu
-def test_seeds_are_not_computed_together_on_a_gpu() -> None:
-    runs = [Run(FedAvg(), blobs(), Net(lambda: Linear().build((6,), 3)), seed=n) for n in (0, 1)]
-    assert seats(runs) is None
 
 
 @on_a_gpu
@@ -204,72 +175,6 @@ def test_a_run_on_a_gpu_goes_on_to_the_same_bits(precision: Any, tmp_path: Any) 
         break
     *_, (resumed, _) = run().rounds(4, folder=tmp_path / "run")
     assert torch.equal(resumed.models, whole.models)
-
-
-MODES = """
-import json, os, torch
-from torch.backends import cudnn
-from umbel.engines.devices import WORKSPACE, GpuSettings, repeatable
-
-products, gpu = torch.backends.cuda.matmul, torch.device("cuda")
-
-def settings():
-    return [
-        torch.are_deterministic_algorithms_enabled(),
-        torch.utils.deterministic.fill_uninitialized_memory,
-        products.allow_bf16_reduced_precision_reduction,
-        getattr(products, "allow_bf16_reduced_precision_reduction_split_k", None),
-        cudnn.enabled, cudnn.deterministic, cudnn.benchmark,
-        cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision, products.fp32_precision,
-    ]
-
-def everywhere(): torch.backends.fp32_precision = "tf32"
-def on_products(): products.fp32_precision = "tf32"
-def on_cudnn(): cudnn.fp32_precision = "tf32"
-def exact_convolutions(): cudnn.conv.fp32_precision = "ieee"
-def high(): torch.set_float32_matmul_precision("high")
-def medium(): torch.set_float32_matmul_precision("medium")
-def as_before(): products.allow_tf32 = True
-def without_cudnn(): cudnn.enabled = False
-def unsplit(): products.allow_bf16_reduced_precision_reduction = (False, False)
-def nothing(): pass
-
-MODES = [everywhere, on_products, on_cudnn, exact_convolutions, high, medium, as_before,
-         without_cudnn, nothing]
-if settings()[3] is not None:
-    MODES.append(unsplit)
-
-for mode in MODES:
-    if os.fork() == 0:
-        mode()
-        before = settings()
-        with repeatable(gpu):
-            inside = settings()
-        between = settings()
-        torch.backends.fp32_precision = "tf32"  # what is asked for later
-        reached = settings()
-        print(json.dumps([mode.__name__, before, inside, between, reached[7:]]), flush=True)
-        os._exit(0)
-    os.wait()
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="forks")
-def test_settings_of_torch_are_as_they_were_whatever_the_user_chose(tmp_path: Path) -> None:
-    (tmp_path / "modes.py").write_text(MODES)
-    ran = subprocess.run(
-        [sys.executable, tmp_path / "modes.py"], check=True, capture_output=True, text=True
-    )
-    told = {mode: rest for mode, *rest in map(json.loads, ran.stdout.splitlines())}
-    assert len(told) >= 9
-    for mode, (before, inside, between, later) in told.items():
-        assert between == before, mode
-        enabled = mode != "without_cudnn"
-        assert inside[:3] == [True, False, False], mode
-        assert inside[4:] == [enabled, True, False, "ieee", "ieee", "ieee"], mode
-        exact = "ieee" if mode == "exact_convolutions" else "tf32"
-        assert later[0] == exact, mode
-    assert told["nothing"][3][2] == "tf32"  # products follow what is set for all
 
 
 def test_settings_stay_as_long_as_any_thread_needs_them() -> None:
@@ -316,15 +221,6 @@ def test_a_device_with_too_little_memory_is_told_of_with_what_to_write(name: Any
     said = r"engine.device: not enough memory: .* a smaller model \(CUDA out of memory\)$"
     with pytest.raises(umbel.UsageError, match=said):
         getattr(engine, "engine", engine).send(request)
-
-
-def test_too_little_memory_is_not_taken_for_a_fault_of_the_network() -> None:
-    def full() -> None:
-        with explained(torch.zeros(2, 6)):
-            raise torch.OutOfMemoryError("CUDA out of memory")
-
-    with pytest.raises(torch.OutOfMemoryError):
-        full()
 
 
 def test_what_layers_keep_inside_counts_in_the_memory_of_a_chunk() -> None:

@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 import umbel
-from umbel.client.objectives import alike
 
 
 class Squeezed(nn.Module):
@@ -72,22 +71,7 @@ def test_it_is_refused_before_the_first_round(
     assert str(refused.value).startswith(said.partition(" the network")[0])
 
 
-def test_the_shapes_are_said() -> None:
-    with pytest.raises(umbel.UsageError, match=r"have shape \(\), not \(1,\): leave the example"):
-        next(umbel.Run(umbel.FedAvg(LOCAL), federation((8, 8), (4, 1), False), SQUEEZED).rounds(1))
-
-
 def test_it_runs_where_no_batch_is_of_one_or_the_last_dimension_is_named() -> None:
     next(umbel.Run(umbel.FedAvg(LOCAL), federation((8, 8), (4, 4), False), SQUEEZED).rounds(1))
     named = umbel.Net(lambda: Squeezed(1, dim=-1), umbel.REGRESSION)
     next(umbel.Run(umbel.FedAvg(LOCAL), federation((8, 5), (4, 1), False), named).rounds(1))
-
-
-def test_mini_batches_of_training_that_nobody_does_do_not_count() -> None:
-    method = umbel.IFCA(num_clusters=1, send="gradient", local=LOCAL)
-    next(umbel.Run(method, federation((8, 5), (4, 4), False), SQUEEZED).rounds(1))
-
-
-def test_outputs_without_a_batch_are_refused_with_their_shape() -> None:
-    with pytest.raises(umbel.UsageError, match=r"shape \(\) and the targets y \(B,\)"):
-        alike(torch.tensor(1.0), torch.tensor([1.0]))

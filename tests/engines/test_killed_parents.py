@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import threading
 import time
 from dataclasses import replace
 from multiprocessing.context import ForkServerProcess
@@ -14,18 +13,15 @@ from pathlib import Path
 import pytest
 
 from tests.processes import (
-    PATIENCE,
     children,
     ended,
     start,
     wait_for_lines,
-    wait_until,
     wait_until_gone,
 )
 from tests.runs.test_execution import EXPERIMENT, assert_same_end, begin, go_on
 from umbel.engines import EngineSettings
 from umbel.engines.processes import workers
-from umbel.engines.processes.crew import Crew
 from umbel.engines.processes.workers import can_fork
 from umbel.folder.run_folder import RunFolder
 from umbel.result.run import finish as end_early
@@ -76,26 +72,3 @@ def killed(process: ForkServerProcess) -> set[int]:
     process.kill()
     assert ended(process) == -signal.SIGKILL
     return at_work
-
-
-def two_crews(folder: Path) -> None:
-    """Whose workers say that they are there, and have long tasks."""
-
-    def do(task: int) -> None:
-        (folder / f"{threading.get_native_id()}-{task}").touch()
-        time.sleep(PATIENCE)
-
-    for _ in range(2):
-        threading.Thread(target=Crew(do, 3, 3).run, daemon=True).start()
-    time.sleep(PATIENCE)
-
-
-def test_workers_of_two_crews_do_not_outlive_their_parent(tmp_path: Path) -> None:
-    process = start(two_crews, tmp_path)
-    wait_until(lambda: len(list(tmp_path.iterdir())) == 6, "not all tasks are begun")
-    assert process.pid is not None
-    workers = children(process.pid)
-    assert len(workers) == 4
-    process.kill()
-    wait_until_gone(workers)
-    assert ended(process) == -signal.SIGKILL

@@ -13,14 +13,10 @@ from torch import Tensor, nn
 from tests.algorithms.test_contract import LOCAL, WITH_BUFFERS, by_name, cases
 from tests.federations import blobs, mlp
 from umbel import Federation, Limits, Net, Run
-from umbel.algorithms import CFLGP, IFCA, LCFL, FedAvg, FedLEASE, LocalOnly, Sattler, Sharing
+from umbel.algorithms import CFLGP, IFCA, LCFL, FedAvg, Sattler
 from umbel.algorithms.base import Algorithm
-from umbel.client.batches import Shard
-from umbel.client.work import Gradient, Promise, Routed, Work
 from umbel.engines.replies.guarded import Guarded
 from umbel.flow import Engine, Replies, Request, Rows
-from umbel.networks import LoRA
-from umbel.server.shares import bounded_weights
 
 LIAR = 1
 
@@ -82,14 +78,13 @@ def test_what_would_be_below_zero_is_said() -> None:
 
 
 @pytest.mark.parametrize("network", [NORMALISED, HALF])
-@pytest.mark.parametrize("choice", [10**9, -5])
 @pytest.mark.parametrize("name", CHOOSING)
 def test_a_model_that_does_not_exist_is_refused_and_the_round_goes_on(
-    name: str, choice: int, network: Net
+    name: str, network: Net
 ) -> None:
     def spoil(_: Request, row: Mapping[str, Tensor]) -> None:
         if "chosen" in row:
-            row["chosen"].fill_(choice)
+            row["chosen"].fill_(-5)
 
     run = lied_to(Run(cases(WHOLE)[name], alike(), network), spoil)
     ((_, record),) = run.rounds(1)
@@ -118,58 +113,6 @@ def test_no_gradient_moves_a_buffer(method: Algorithm[Any]) -> None:
         assert record.loss is not None
     honest = Run(method, alike(), NORMALISED)
     assert not any(record.refused for _, record in honest.rounds(2))
-
-
-@pytest.mark.parametrize("base", [Work, Gradient])
-def test_a_work_of_ones_own_may_send_a_move_of_buffers_as_its_gradient(base: Any) -> None:
-    @dataclass(frozen=True)
-    class Own(base):  # type: ignore[misc]
-        def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
-            return {"gradient": torch.ones_like(sent["theta"])}
-
-        def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
-            return {"gradient": Promise(tuple(sent["theta"]))}
-
-    guard = Guarded(Run(FedAvg(), alike(), NORMALISED).clients, Limits(), layout=NORMALISED.layout)
-    request = Request(Own(), torch.arange(6), list(range(6)), {"theta": NORMALISED.new(0)})
-    assert len(guard.send(request).clients) == 6
-
-
-def test_no_client_makes_a_variance_beside_adapters_negative() -> None:
-    net = Net(lambda: nn.Sequential(LoRA(nn.Linear(6, 8), rank=2), nn.BatchNorm1d(8)))
-    method = FedLEASE(local=WHOLE, warm_up=1, num_clusters=2)
-
-    def spoil(request: Request, row: Mapping[str, Tensor]) -> None:
-        if "update" in row and isinstance(request.work, Routed):
-            row["update"][-8:] = -100.0  # variances come last
-
-    _, (state, record) = lied_to(Run(method, alike(), net), spoil).rounds(2)
-    assert record.refused[LIAR].startswith("update: a running variance of -99")
-    assert float(state.models[:, net.layout.variances].min()) >= 0
-
-
-def test_nor_one_of_a_part_that_is_shared() -> None:
-    def spoil(_: Request, row: Mapping[str, Tensor]) -> None:
-        if "update" in row:
-            row["update"][-8:] = -100.0  # of what is shared, variances come last
-
-    method = Sharing(FedAvg(WHOLE), kept=("2.*",))
-    ((_, record),) = lied_to(Run(method, alike(), NORMALISED), spoil).rounds(1)
-    assert record.refused[LIAR].startswith("update: a running variance of -99")
-    assert record.loss is not None
-
-
-def test_a_parameter_of_that_name_is_no_variance() -> None:
-    class Named(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.running_var = nn.Parameter(torch.zeros(3))
-
-        def forward(self, x: Tensor) -> Tensor:
-            return x[:, :3] + self.running_var
-
-    ((_, record),) = Run(FedAvg(LOCAL), alike(), Net(Named)).rounds(1)
-    assert not record.refused
 
 
 def test_weights_and_statistics_have_bounds_of_their_own() -> None:
@@ -242,85 +185,6 @@ def test_losses_below_zero_are_refused_in_training_and_of_newcomers(
     assert said in caplog.text
 
 
-@pytest.mark.parametrize("tested", [1, 2])
-def test_clients_without_test_examples_take_no_share(tested: int) -> None:
-    assert bounded_weights(torch.tensor([0, 40, 0]), 0.5).tolist() == [0, 40, 0]
-    for liars, honest, share in (([10**9] * 2, [1] * 3, 0.49), ([10**9] * 19, [20] * 100, 0.05)):
-        held = bounded_weights(torch.tensor(liars + honest), share)
-        assert float(held.max() / held.sum()) <= share * (1 + 1e-6)
-        assert held[len(liars) :].tolist() == honest
-    assert bounded_weights(torch.tensor([0, 40, 10]), 0.5).tolist() == [0, 10, 10]
-    whole = alike()
-    test = [whole.test.of(client) for client in range(6)]
-    few = [pair if n < tested else (pair[0][:0], pair[1][:0]) for n, pair in enumerate(test)]
-    train = [whole.train.of(client) for client in range(6)]
-    federation = Federation.from_arrays(train, few, num_classes=3)
-    run = lied_to(Run(FedAvg(LOCAL), federation, mlp()), lambda *_: None)
-    ((_, record),) = run.rounds(1)
-    assert record.accuracy is not None
-    assert not record.bounded
-
-
-def test_a_feature_that_comes_late_is_held_to_those_that_are_kept() -> None:
-    method = CFLGP(local=LOCAL, gradient=Gradient(8), patience=2)
-    ended: list[bool] = []
-
-    class Late(Lying):
-        """The liar is silent until the clustering has ended, and then sends a huge feature."""
-
-        def send(self, request: Request) -> Replies:
-            replies = super().send(request)
-            if ended:
-                return replies
-            return replies.pick(torch.nonzero(replies.clients != LIAR)[:, 0])
-
-    def spoil(_: Request, row: Mapping[str, Tensor]) -> None:
-        if "feature" in row:
-            row["feature"].fill_(1e4)
-
-    run = Run(method, blobs((20,) * 10), mlp(), limits=Limits(max_norm_ratio=3.0))
-    for state, _ in replace(run, engine=Late(run.clients, spoil)).rounds(12):
-        ended += [True] if getattr(state, "stopped", False) else []
-    assert ended
-    honest = [client for client in range(10) if client != LIAR]
-    assigned = run.assign(state).scores.argmin(1)[honest]
-    labels = state.labels[honest]
-    assert set(labels.tolist()) == {0, 1}
-    assert torch.equal(assigned, labels)
-
-
-def test_a_model_that_would_overflow_half_precision_ends_no_run() -> None:
-    def spoil(_: Request, row: Mapping[str, Tensor]) -> None:
-        if "update" in row:
-            row["update"].fill_(1e4)
-
-    net = Net(lambda: nn.Sequential(nn.Flatten(), nn.Linear(6, 3)).half())
-    run = lied_to(Run(LocalOnly(LOCAL), alike(), net), spoil)
-    *_, (state, record) = run.rounds(8)
-    assert state.models.isfinite().all()
-    assert "takes the model beyond 65,504" in record.refused[LIAR]
-
-
-def test_what_a_node_says_of_itself_is_no_divergence(caplog: pytest.LogCaptureFixture) -> None:
-    said = "x: training diverged there, or the reply is faulty"
-
-    class Refusing:
-        elsewhere = True
-
-        def __init__(self, engine: Engine) -> None:
-            self.engine = engine
-
-        def send(self, request: Request) -> Replies:
-            replies = self.engine.send(request)
-            others = replies.pick(torch.nonzero(replies.clients != LIAR)[:, 0])
-            return replace(others, refused={LIAR: said})
-
-    run = Run(FedAvg(LOCAL), alike(), mlp())
-    ((_, record),) = replace(run, engine=Refusing(run.clients)).rounds(1)
-    assert record.refused[LIAR].startswith(said)
-    assert "training diverged for" not in caplog.text
-
-
 @dataclass
 class Noting(Lying):
     """As `Lying`; what all clients send is kept."""
@@ -333,7 +197,7 @@ class Noting(Lying):
         return replies
 
 
-@pytest.mark.parametrize("share", [0.9, 0.5, 0.3])
+@pytest.mark.parametrize("share", [0.9, 0.3])
 def test_a_share_holds_in_clusters_that_are_found_afterwards(share: float) -> None:
     def boast(_: Request, row: Mapping[str, Tensor]) -> None:
         if "update" in row:

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import errno
-import mmap
-import multiprocessing
-from multiprocessing import forkserver
 from pathlib import Path
-from typing import NoReturn
 
-import click
 import pytest
 import torch
 from torch import nn
@@ -18,16 +12,12 @@ from tests.federations import blobs
 from tests.shell import Shell
 from umbel import cli
 from umbel.algorithms import FedAvg
-from umbel.cli.jobs.job import JobFailed, JobLine, _made
-from umbel.cli.jobs.server import _load
 from umbel.client.net import Net
 from umbel.client.work import LocalTraining
 from umbel.engines import Sequential, Vectorised, vectorised
-from umbel.engines.columns import shared
 from umbel.engines.devices import enough_memory
 from umbel.engines.processes.workers import Workers
 from umbel.flow import Request, Rows
-from umbel.preflight.torch_errors import explained
 
 SAID = (
     "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: "
@@ -44,11 +34,6 @@ def test_a_machine_without_memory_is_told_from_a_device_and_from_a_fault() -> No
         fail()
     with pytest.raises(RuntimeError, match="another"), enough_memory(lambda: "take fewer"):
         raise RuntimeError("another")
-
-
-def test_the_network_is_not_blamed() -> None:
-    with pytest.raises(MemoryError), explained(torch.zeros(2, 3)):
-        fail()
 
 
 @pytest.mark.parametrize("kind", [Sequential, Vectorised])
@@ -74,15 +59,6 @@ def test_however_many_workers_there_are_the_engine_says_what_is_needed_and_what_
         assert said.endswith("a smaller model")
 
 
-def test_replies_that_do_not_fit_are_no_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOMEM, "Cannot allocate memory")
-
-    monkeypatch.setattr(mmap, "mmap", full)
-    with pytest.raises(MemoryError, match="replies of the clients take 8,000 bytes"):
-        shared((1000,), torch.float64)
-
-
 def test_a_run_says_how_it_goes_on(umbel: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     umbel("run", "both/fedavg.toml", "--set", "rounds=1")
     monkeypatch.setattr(vectorised, "answer_all", lambda *_: fail())
@@ -106,24 +82,3 @@ def test_memory_that_is_short_at_the_server_is_one_line(
     monkeypatch.setattr(cli.app, "main", lambda **_: fail())
     _, said = umbel("list", status=1)
     assert said == f"{why}\n"
-
-
-def test_memory_that_is_short_in_a_job_is_sent_as_such() -> None:
-    class Large:
-        title = "large"
-
-        def make(self, screen: object) -> NoReturn:  # noqa: ARG002
-            raise RuntimeError(SAID)
-
-    failed = _made(Large(), JobLine(multiprocessing.Pipe()[0]))
-    assert isinstance(failed, JobFailed)
-    assert isinstance(failed.error, MemoryError)
-
-
-def test_too_long_a_path_for_jobs_names_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    def bind() -> None:
-        raise OSError("AF_UNIX path too long")
-
-    monkeypatch.setattr(forkserver, "ensure_running", bind)
-    with pytest.raises(click.ClickException, match="too long a path for --jobs; set TMPDIR"):
-        _load()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import re
 import shlex
@@ -13,7 +12,6 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,14 +22,13 @@ import umbel
 from tests.algorithms.test_contract import CASES, last_state, make_run
 from tests.engines.test_equality import WORKS, request
 from tests.engines.test_workers import assert_identical
-from tests.frozen import HalfBackbone
 from tests.shell import Shell
-from umbel.checks import ClusterLostError, WorkersDiedError
+from umbel.checks import ClusterLostError
 from umbel.cli.execute import resumable
 from umbel.client.batches import Shard
 from umbel.client.net import Net
 from umbel.client.work import Evaluation, LocalTraining, Promise, Work
-from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine, precision
+from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine
 from umbel.engines.processes.workers import Workers
 from umbel.flow import Request
 from umbel.testing import assert_same_state, blobs, mlp
@@ -40,20 +37,12 @@ from umbel.version import versions
 ray = pytest.importorskip("ray", reason="the extra umbel[ray] is not installed")
 
 from umbel.engines.ray import parts as ray_parts  # noqa: E402
-from umbel.engines.ray import session as ray_session  # noqa: E402
-from umbel.engines.ray.actor import ActorPlace, Recipe  # noqa: E402
+from umbel.engines.ray.actor import ActorPlace  # noqa: E402
 from umbel.engines.ray.cluster import RayCluster  # noqa: E402
 
 pytestmark = pytest.mark.deployment
 
 ON_RAY = EngineSettings("ray", device="cpu", address="auto")
-
-
-class Thirds(nn.Module):
-    """Makes a tensor of the default type in forward."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + torch.tensor(1 / 3)
 
 
 @pytest.fixture(scope="module")
@@ -90,10 +79,7 @@ def engines(cluster: Any) -> dict[str, RayCluster]:
 @pytest.mark.parametrize(
     ("kind", "work"),
     [
-        *(
-            pytest.param("sequential", work, marks=pytest.mark.thorough if n % 3 else ())
-            for n, work in enumerate(WORKS)
-        ),
+        *(("sequential", work) for work in WORKS[::3]),
         ("sequential", Evaluation("validation")),
         *(("vectorised", work) for work in [*WORKS[::6], Evaluation("validation")]),
     ],
@@ -106,111 +92,12 @@ def test_replies_are_those_of_workers(
     assert_identical(engines[kind].send(asked), Workers(engines[kind].engine, 1).send(asked))
 
 
-def test_examples_travel_once_where_their_machine_has_no_actor(
-    engines: dict[str, RayCluster], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine = engines["sequential"]  # one actor on two machines
-    asked = request(LocalTraining(), mlp(dtype=torch.float32), [0, 1, 2, 3, 5])
-    expected = engine.send(asked)
-    (member,) = engine.members
-    answer, others = member.actor.answer, []
-
-    def remote(*sent: Any) -> Any:
-        others.extend(sent[-1])
-        return answer.remote(*sent)
-
-    monkeypatch.setattr(member, "actor", SimpleNamespace(answer=SimpleNamespace(remote=remote)))
-    assert_identical(engine.send(asked), expected)
-    assert not others
-    assert len(set(engine.homes)) == 2  # where they are again when an actor comes
-
-
-def test_slices_of_machines_without_actors_go_to_others_when_nobody_waits_for_a_core() -> None:
-    assert ray_parts.placed(["a", "b", "c"], {"c", "b"}) == ["b", "b", "c"]
-    there, waits = ray_parts.Member(machine="b"), ray_parts.Member()
-    engine = made_by_hand([there, waits])
-    assert engine._homes() == ["a", "b"]
-    waits.machine = "b"
-    assert engine._homes() == ["b", "b"]
-
-
 def made_by_hand(members: list[ray_parts.Member]) -> RayCluster:
     """An engine whose two slices are at machines a and b; it has no cluster."""
     federation = blobs()
     engine, origin = Sequential(mlp(), federation), ray_parts.Origin(federation, "", None)
     slices = [(range(3), None), (range(3, 6), None)]
     return RayCluster(engine, members, slices, ["a", "b"], None, origin, None)
-
-
-def test_a_slice_of_a_lost_machine_goes_to_one_that_lends_cores(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def node(name: str, alive: bool = True, **resources: float) -> dict[str, Any]:
-        return {"NodeID": name, "Alive": alive, "Resources": resources}
-
-    nodes = [node("a", alive=False, CPU=2.0), node("b", CPU=2.0), node("a head")]
-    monkeypatch.setattr(ray, "nodes", lambda: nodes)
-    lost = ray_parts.Member(machine="a")
-    engine = made_by_hand([lost])
-    asked = request(LocalTraining(), mlp(), [0])
-    engine._lose(lost, None, [], asked, ray.exceptions.RayError("its machine is gone"))
-    assert engine.homes == ["b", "b"]
-    assert lost.machine is None
-
-
-def test_a_copy_of_an_engine_joins_the_cluster_when_it_is_asked(
-    engines: dict[str, RayCluster],
-) -> None:
-    remote = engines["vectorised"]
-    asked = request(LocalTraining(), mlp(dtype=torch.float32), [0, 1, 2])
-    made = copy.deepcopy(remote)
-    assert_identical(made.send(asked), Workers(remote.engine, 1).send(asked))
-    made.rest()
-
-
-def test_an_engine_outlives_the_cluster_that_it_joined(
-    cluster: Any, engines: dict[str, RayCluster]
-) -> None:
-    remote = engines["vectorised"]
-    asked = request(LocalTraining(), mlp(dtype=torch.float32), [0, 1, 2])
-    expected = Workers(remote.engine, 1).send(asked)
-    assert_identical(remote.send(asked), expected)
-    for _ in range(2):  # as a notebook may, and as it is put right below for other tests
-        ray.shutdown()
-        ray.init(address=cluster.address, log_to_driver=False)
-        other = RayCluster.join(remote.engine, remote.origin.federation, "", 1)
-        assert_identical(other.send(asked), expected)
-        other.rest()
-        assert_identical(remote.send(asked), expected)
-
-
-def test_another_address_than_that_of_the_cluster_joined_is_refused(
-    engines: dict[str, RayCluster],
-) -> None:
-    remote = engines["vectorised"]
-    said = "engine.address: '192.0.2.99:6379': this process is part of .*: a process can join"
-    with pytest.raises(umbel.UsageError, match=said.replace(".*:", ".*;")):
-        RayCluster.join(remote.engine, blobs(), "192.0.2.99:6379", 1)
-
-
-def test_another_cluster_behind_a_ray_client_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    joined: list[str] = []
-    monkeypatch.setattr(ray, "is_initialized", lambda: bool(joined))
-    monkeypatch.setattr(ray, "init", lambda address, **_: joined.append(address))
-    monkeypatch.setattr(ray_session, "session", lambda: ("a", str(len(joined))))
-    monkeypatch.setattr(ray_session, "_knock", lambda _: None)
-    first, other = "ray://192.0.2.1:10001", "ray://192.0.2.2:10001"
-    ray_session.connect(first)
-    ray_session.connect(first)
-    with pytest.raises(umbel.UsageError, match=f"'{other}': this process is part of {first}; a pr"):
-        ray_session.connect(other)
-    monkeypatch.setitem(ray_session.ADDRESSES, ("a", "1"), "192.0.2.1:6379")
-    gcs = SimpleNamespace(gcs_address="192.0.2.1:6379")
-    monkeypatch.setattr(ray, "get_runtime_context", lambda: gcs)
-    ray_session.connect(first)  # of the same cluster, whose clients have another port
-    joined.clear()  # as by ray.shutdown()
-    ray_session.connect(other)
-    assert joined == [other]
 
 
 def test_what_leaves_actors_given_as_an_engine_is_private(engines: dict[str, RayCluster]) -> None:
@@ -235,39 +122,6 @@ def test_errors_of_an_actor_are_raised_here(engines: dict[str, RayCluster]) -> N
     asked = replace(asked, shared=short, each={"theta": asked.each["given"]})
     with pytest.raises((RuntimeError, IndexError, TypeError, ValueError)) as raised:
         engines["sequential"].send(asked)
-    assert not isinstance(raised.value, ray.exceptions.RayError)
-
-
-class OddError(Exception):
-    """Can be pickled, and not be made again."""
-
-    def __init__(self, one: int, other: int) -> None:
-        super().__init__(f"{one} and {other}")
-
-
-@dataclass(frozen=True)
-class Raises(Work):
-    """Fails as it is told to."""
-
-    kind: str
-
-    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
-        if self.kind == "odd":
-            raise OddError(1, 2)
-        if self.kind == "exit":
-            raise SystemExit("1 and 2")
-        error = RuntimeError("1 and 2")
-        error.lock = threading.Lock()  # type: ignore[attr-defined]
-        raise error
-
-    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:  # noqa: ARG002
-        return {}
-
-
-@pytest.mark.parametrize("kind", ["odd", "exit", "lock"])
-def test_errors_that_cannot_be_sent_are_said(kind: str, engines: dict[str, RayCluster]) -> None:
-    with pytest.raises((RuntimeError, SystemExit), match="1 and 2") as raised:
-        engines["sequential"].send(Request(Raises(kind), torch.arange(2), [0, 0]))
     assert not isinstance(raised.value, ray.exceptions.RayError)
 
 
@@ -326,81 +180,6 @@ def test_a_run_on_ray_is_that_of_workers(engines: dict[str, RayCluster]) -> None
     assert_same_state(last_state(make_run(CASES["ifca"], engine=ON_RAY), 3), expected)
 
 
-def test_actors_compute_in_the_precision_that_this_process_has_set(cluster: Any) -> None:
-    assert cluster.address
-    federation = blobs()
-    torch.set_default_dtype(torch.float64)
-    try:
-        net = Net(lambda: nn.Sequential(nn.Linear(6, 3), Thirds()))
-        engine = Sequential(net, federation)
-        asked = request(LocalTraining(), net, [0, 1, 2])
-        found = RayCluster.join(engine, federation, "", 1).send(asked)
-        assert_identical(found, Workers(engine, 1).send(asked))
-    finally:
-        torch.set_default_dtype(torch.float32)
-
-
-def test_a_recipe_says_how_products_are_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    federation = blobs()
-    torch.set_float32_matmul_precision("high")
-    try:
-        recipe = Recipe.of(Sequential(mlp(), federation), federation)
-    finally:
-        torch.set_float32_matmul_precision("highest")
-    monkeypatch.setattr(torch, "set_float32_matmul_precision", said.append)
-    recipe.make()
-    assert said == ["high"]
-
-
-def test_bfloat16_is_refused_by_the_machine_that_computes(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = EngineSettings("ray", precision="bf16")
-    federation, units = blobs(), ["avx512_bf16"]
-    monkeypatch.setattr(RayCluster, "join", lambda engine, *_: engine)
-    monkeypatch.setattr(precision, "bf16_units", lambda: units)
-    here: Any = make_engine(mlp(dtype=torch.float32), federation, settings)
-    recipe = Recipe.of(here, federation)
-    assert recipe.make().net.way.precision == "bf16"
-    units.clear()
-    machine = re.escape(socket.gethostname())
-    with pytest.raises(umbel.UsageError, match=f"precision: the processor of {machine} has"):
-        recipe.make()
-    make_engine(mlp(dtype=torch.float32), federation, settings)
-
-
-@pytest.mark.thorough
-def test_runs_of_one_process_take_the_cores_from_each_other(cluster: Any) -> None:
-    assert cluster.address
-    alone = [list(make_run(CASES[name]).rounds(2)) for name in ("ifca", "fedavg")]
-    runs = [make_run(CASES[name], engine=ON_RAY) for name in ("ifca", "fedavg")]
-    beside = list(zip(*(run.rounds(2) for run in runs), strict=True))  # a round of each in turn
-    for found, expected in zip(zip(*beside, strict=True), alone, strict=True):
-        assert_same_state(found[-1][0], expected[-1][0], 1e-9)
-
-
-def test_models_that_ray_cannot_send_are_refused(cluster: Any) -> None:
-    assert cluster.address
-    with pytest.raises(umbel.UsageError, match="the type of the models: 'bfloat16' is not for Ray"):
-        make_engine(mlp(dtype=torch.bfloat16), blobs(), ON_RAY)
-
-
-@pytest.mark.parametrize("name", ["sequential", "vectorised"])
-def test_actors_share_the_frozen_values(name: Any, cluster: Any) -> None:
-    assert cluster.address
-    net = Net(HalfBackbone)
-    kinds = {"sequential": Sequential, "vectorised": Vectorised}
-    engine = kinds[name](net, blobs())
-    recipe = ray.get(ray.put(Recipe.of(engine, blobs())))
-    made = recipe.make()
-    assert made.net.frozen_digest == net.frozen_digest
-    first, size = recipe.frozen.data.ctypes.data, recipe.frozen.data.nbytes
-    for module in (made.net.modules.training, made.net.modules.evaluating):
-        assert first <= module.get_parameter("backbone.weight").data_ptr() < first + size
-    asked = request(LocalTraining(batch_size=4), net, [0, 1, 2])
-    remote = RayCluster.join(engine, blobs(), "", 1)
-    assert_identical(remote.send(asked), Workers(engine, 1).send(asked))
-
-
 def test_the_command_of_the_page_runs(cluster: Any, umbel: Shell) -> None:
     assert cluster.address
     page = (Path(__file__).parents[2] / "docs" / "ray.md").read_text()
@@ -409,20 +188,6 @@ def test_the_command_of_the_page_runs(cluster: Any, umbel: Shell) -> None:
     umbel("run", "flacc-digits", "--set", "rounds=2", "--set", "name=here")
     with_ray, here = (Path(f"runs/{name}-seed0") for name in ("flacc-digits", "here"))
     assert (with_ray / "clusters.csv").read_text() == (here / "clusters.csv").read_text()
-
-
-class OnlyHere(nn.Module):
-    """Can't be made in another process than the first."""
-
-    def __init__(self, home: int) -> None:
-        super().__init__()
-        if os.getpid() != home:
-            raise FileNotFoundError("the weights are on another machine")
-        self.linear = nn.Linear(6, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        outputs: Tensor = self.linear(x)
-        return outputs
 
 
 def test_actors_find_a_module_beside_the_experiment(
@@ -474,48 +239,6 @@ def test_a_builder_or_an_objective_that_cannot_be_sent_is_named(cluster: Any) ->
             RayCluster.join(Sequential(net, federation), federation, "", 1)
 
 
-def test_an_actor_that_cannot_be_made_says_why(cluster: Any) -> None:
-    assert cluster.address
-    home, federation = os.getpid(), blobs()
-    net = Net(lambda: OnlyHere(home))
-    engine = RayCluster.join(Sequential(net, federation), federation, "", 1)
-    with pytest.raises(FileNotFoundError, match="the weights are on another machine"):
-        engine.send(request(LocalTraining(), net, [0, 1]))
-
-
-class Fatal(OnlyHere):
-    """Ends every other process that makes it."""
-
-    def __init__(self, home: int) -> None:
-        if os.getpid() != home:
-            os._exit(3)
-        super().__init__(home)
-
-
-def test_actors_that_all_end_while_they_make_the_network_are_not_started_for_ever(
-    cluster: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert cluster.address
-    monkeypatch.setattr(ray_parts, "STARTS", 2)
-    home, federation = os.getpid(), blobs()
-    net = Net(lambda: Fatal(home))
-    engine = RayCluster.join(Sequential(net, federation), federation, "", 1)
-    with pytest.raises(WorkersDiedError, match="times while it made the network"):
-        engine.send(request(LocalTraining(), net, [0, 1]))
-    engine.rest()
-
-
-def test_an_actor_that_waits_for_a_core_is_told_from_one_that_is_lost() -> None:
-    waits, there = ray_parts.Member(), ray_parts.Member(machine="a")
-    lost = ray_parts.Member(lost=ray_parts.STARTS)
-    assert "waiting for a free core" in ray_parts.why_nobody([waits])
-    assert "are lost while they make the network" in ray_parts.why_nobody([waits, lost])
-    assert ray_parts.never_start([lost, waits])
-    assert not ray_parts.never_start([waits])
-    assert not ray_parts.never_start([lost, there])
-    assert not ray_parts.never_start([lost, ray_parts.Member(lost=1)])
-
-
 @pytest.mark.parametrize(
     "address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:port", "a:9" * 99]
 )
@@ -526,23 +249,6 @@ def test_an_address_where_nobody_listens_is_said_soon(
     monkeypatch.setattr(ray, "init", None)
     settings = EngineSettings("ray", device="cpu", address=address)
     with pytest.raises(umbel.UsageError, match=r"^engine.address: '.*': no Ray cluster: "):
-        make_engine(mlp(), blobs(), settings)
-
-
-def test_clients_of_a_cluster_are_computed_on_processors_where_this_machine_has_a_gpu(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(RayCluster, "join", lambda engine, *_: engine)
-    engine: Any = make_engine(mlp(), blobs(), EngineSettings("ray", address="auto"))
-    assert engine.device.type == "cpu"
-    with pytest.raises(umbel.UsageError, match="device: 'cuda' is not \"cpu\" with Ray"):
-        EngineSettings("ray", device="cuda")
-
-
-def test_actors_are_no_more_than_ray_can_start() -> None:
-    settings = EngineSettings("ray", device="cpu", workers=10**12)
-    with pytest.raises(umbel.UsageError, match=r"engine.workers: 1000000000000 is not at most"):
         make_engine(mlp(), blobs(), settings)
 
 
@@ -569,37 +275,6 @@ def test_clients_of_what_is_lost_in_a_round_are_asked_again(
     again = engine.send(request(LocalTraining(), net, [0, 1, 2, 3, 5]))
     here = Workers(engine.engine, 1).send(request(LocalTraining(), net, [0, 1, 2, 3, 5]))
     assert_identical(again, here)
-
-
-def test_too_long_a_path_for_rays_sockets_says_what_to_set(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def init(**_: object) -> None:
-        raise OSError("validate_socket_filename failed: AF_UNIX path length cannot exceed 107")
-
-    monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(ray, "init", init)
-    with pytest.raises(umbel.UsageError, match=r"no Ray cluster: .*; set RAY_TMPDIR to a shorter"):
-        make_engine(mlp(), blobs(), EngineSettings("ray", device="cpu"))
-
-
-@pytest.mark.parametrize("found", [True, False])
-@pytest.mark.parametrize("kind", [ConnectionError, Exception])  # Ray raises both
-def test_a_cluster_that_refuses_is_said(
-    kind: type[Exception], found: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ray, "is_initialized", lambda: False)
-
-    def init(**_: object) -> None:
-        raise kind("Could not find any running Ray instance.\nMore lines")
-
-    monkeypatch.setattr(ray, "init", init)
-    with socket.create_server(("127.0.0.1", 0)) as opened:
-        address = "auto" if found else f"127.0.0.1:{opened.getsockname()[1]}"
-        settings = EngineSettings("ray", device="cpu", address=address)
-        with pytest.raises(umbel.UsageError, match="no Ray cluster: Could") as refused:
-            make_engine(mlp(), blobs(), settings)
-    assert ("RAY_AUTH_MODE" in str(refused.value)) is not found
 
 
 def test_a_machine_of_another_release_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:

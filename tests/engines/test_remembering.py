@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from tests.federations import blobs, mlp
-from umbel.algorithms import IFCA, LCFL, Restarts
+from umbel.algorithms import IFCA, Restarts
 from umbel.client.work import ChooseByLoss, Gradient, LocalTraining, MeanLoss
 from umbel.engines import EngineSettings, Sequential, make_engine
 from umbel.engines.remembering import Remembering
-from umbel.flow import Engine, Replies, Request, drive
+from umbel.flow import Engine, Replies, Request
 from umbel.result.run import Run
 from umbel.testing import assert_same_state
 
@@ -87,16 +87,6 @@ def test_models_that_moved_are_judged_again_even_in_place() -> None:
     assert not torch.equal(before, after)
 
 
-def test_a_mini_batch_or_some_clients_are_asked_as_ever() -> None:
-    engine, inner = remembering()
-    some = replace(judging(), clients=torch.tensor([1, 3]), seeds=[0, 0])
-    drawn = replace(judging(), work=MeanLoss(max_examples=2))
-    batch = replace(choosing([0, 1]), work=ChooseByLoss(LOCAL, "mini-batch"))
-    for request in (some, drawn, batch):
-        engine.send(request)
-    assert [a is b for a, b in zip(inner.asked, (some, drawn, batch), strict=True)] == [True] * 3
-
-
 @pytest.mark.parametrize("method", [IFCA(3, LOCAL), Restarts(IFCA(2, LOCAL), 2, trial_rounds=2)])
 def test_a_run_that_knows_what_was_judged_goes_as_one_that_never_does(
     method: IFCA | Restarts,
@@ -110,29 +100,3 @@ def test_a_run_that_knows_what_was_judged_goes_as_one_that_never_does(
         found = replace(record.untimed(), loss=None)
         assert found == replace(expected.untimed(), loss=None)
         assert record.loss == pytest.approx(expected.loss, rel=1e-5)
-
-
-@pytest.mark.parametrize("evaluate_every", [1, 3])
-def test_a_run_that_goes_on_without_knowing_comes_to_the_same_bits(evaluate_every: int) -> None:
-    run = Run(IFCA(3, LOCAL), blobs(), mlp(), evaluate_every=evaluate_every)
-    whole = list(run.rounds(5))
-    for number in range(4):
-        rest = list(run.rounds(5, whole[number][0], number + 1))
-        for (state, record), (other, expected) in zip(rest, whole[number + 1 :], strict=True):
-            assert_same_state(state, other)
-            assert record.untimed() == expected.untimed()
-
-
-def test_seconds_that_an_evaluation_spent_for_a_round_are_the_rounds() -> None:
-    run = Run(IFCA(3, LOCAL), blobs(), mlp())
-    assert all(record.seconds >= record.client_seconds > 0 for _, record in run.rounds(3))
-
-
-def test_what_no_later_round_asks_about_is_not_kept() -> None:
-    run = Run(LCFL(num_clusters=2, local=LOCAL), blobs(), mlp())
-    remembering = run._remembering()
-    assert isinstance(remembering, Remembering)
-    drive(run.algorithm.round(run.start(2), run.context(0, 2)), remembering)
-    assert remembering.models is not None
-    remembering.take()
-    assert remembering.models is None

@@ -15,7 +15,7 @@ from umbel.client.batches import Shard
 from umbel.client.net import Net
 from umbel.client.work import MEMORY, ChooseByLoss, LocalTraining, MixtureWeights
 from umbel.client.work.base import Promise, Work
-from umbel.engines.replies.validation import Limits, assemble, bad_values, promises
+from umbel.engines.replies.validation import Limits, assemble, bad_values
 from umbel.flow import Replies, Request, Rows
 
 ASKED = Request(
@@ -76,32 +76,6 @@ def test_whole_numbers_may_have_a_promised_sum() -> None:
     votes = torch.tensor([[1, 0, 0], [0, 0, 1], [1, 1, 0]])
     refused = bad_values(asked, Replies(torch.arange(3), {"votes": votes}), Limits())
     assert refused == {2: "votes: sums to 2 instead of 1"}
-
-
-def test_values_are_bounded_per_a_column_that_there_is() -> None:
-    asked = Request(Voting(per="n"), torch.arange(3), [0, 0, 0])
-    with pytest.raises(UsageError, match=r"votes: per: 'n' is not one of the columns .*: votes"):
-        promises(asked)
-
-
-ONE_ROW = torch.tensor([0])
-
-
-@pytest.mark.parametrize(
-    ("shared", "each"),
-    [
-        ({"factor": torch.ones(()).double()}, {}),
-        ({}, {"factor": Rows(torch.ones(1).double(), ONE_ROW)}),
-    ],
-    ids=["shared", "each"],
-)
-def test_columns_without_a_promised_type_have_that_of_the_models_whatever_else_is_sent(
-    shared: dict[str, Tensor], each: dict[str, Rows]
-) -> None:
-    each = {**each, "theta": Rows(torch.zeros(1, 4), ONE_ROW)}
-    asked = Request(LocalTraining(), torch.tensor([2]), [0], shared, each)
-    sent = {"update": torch.ones(4), "num_examples": torch.tensor(9)}
-    assert assemble(asked, [(2, sent)]).columns["update"].dtype == torch.float32
 
 
 def test_an_answer_nobody_asked_for_or_a_second_one_is_ignored() -> None:
@@ -198,20 +172,6 @@ def test_what_a_client_remembers_is_checked_too(memory: list[float], reason: str
     assert {**replies.refused, **bad_values(asked, replies, Limits())} == {0: reason}
 
 
-def test_shapes_follow_what_each_client_is_sent() -> None:
-    asked = Request(
-        LocalTraining(),
-        torch.tensor([0]),
-        [0],
-        each={"theta": Rows(torch.zeros(5, 2), torch.tensor([4]))},
-    )
-    fine = {"update": torch.ones(2), "num_examples": torch.tensor(1)}
-    assert isinstance(assemble(asked, [(0, fine)]), Replies)
-    assert assemble(asked, [(0, {**fine, "update": torch.ones(5, 2)})]).refused == {
-        0: "update: shape (5, 2) instead of (2,)"
-    }
-
-
 def test_a_client_whose_mixture_weights_do_not_sum_to_one_is_refused() -> None:
     rows = {MEMORY: Rows(torch.full((1, 3), 1 / 3), torch.tensor([0, 0]))}
     asked = Request(MixtureWeights(), torch.arange(2), [0, 0], {"models": torch.zeros(3, 4)}, rows)
@@ -221,11 +181,3 @@ def test_a_client_whose_mixture_weights_do_not_sum_to_one_is_refused() -> None:
     ]
     reason = "memory: sums to 2.7 instead of 1"
     assert bad_values(asked, assemble(asked, sent), Limits()) == {0: reason}
-
-
-def test_infinity_is_refused_whatever_the_bound_is_in_the_type_of_a_column() -> None:
-    sent = answer(update=torch.tensor([1.0, math.inf, 0, 0]))
-    replies = assemble(ASKED, [(2, answer()), (5, sent)])
-    faults = bad_values(ASKED, replies, Limits(max_value=1e39))
-    assert faults == {5: faults[5]}
-    assert faults[5].startswith("update: inf is not within -1e+39 to 1e+39")

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import random
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 import umbel
 from tests.algorithms.test_contract import CASES, by_name, last_state, make_run
-from tests.engines.modules import Drawing
 from tests.engines.test_equality import WORKS, request
 from tests.processes import ended, start, wait_until_gone
 from umbel.checks import UsageError, WorkersDiedError
 from umbel.client.batches import Shard
 from umbel.client.net import Net
-from umbel.client.work import ChooseByLoss, LocalTraining, MeanLoss, Promise, Work
+from umbel.client.work import LocalTraining, MeanLoss, Promise, Work
 from umbel.engines import EngineSettings, Sequential, Vectorised, choice, make_engine
 from umbel.engines.processes import workers
 from umbel.engines.processes.crew import Crew
@@ -115,114 +110,6 @@ def test_clients_that_end_every_worker_are_named(tmp_path: Path) -> None:
         engine.send(Request(work, torch.arange(4), [0] * 4))
 
 
-@dataclass(frozen=True)
-class Ends(MeanLoss):
-    """End the process, as code in C may; this one waits until others have."""
-
-    parent: int = 0
-    ended: str = ""
-
-    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        if os.getpid() != self.parent:
-            Path(self.ended).touch()
-            os._exit(7)
-        while not Path(self.ended).exists():
-            time.sleep(0.01)
-        return super().__call__(net, shard, sent)
-
-
-def test_less_memory_is_no_advice_where_the_work_itself_ends_workers(tmp_path: Path) -> None:
-    net = mlp(dtype=torch.float32)
-    engine, asked = Workers(Sequential(net, blobs()), 2), request(MeanLoss(), net, [0, 1, 2])
-    with pytest.raises(WorkersDiedError, match=r"died \(status 7\); with engine") as caught:
-        engine.send(replace(asked, work=Ends(parent=os.getpid(), ended=str(tmp_path / "ended"))))
-    assert "memory" not in str(caught.value)
-
-
-def test_clients_of_a_chunk_that_ends_workers_are_each_named(tmp_path: Path) -> None:
-    net, sizes = mlp(dtype=torch.float32), [5, 40, 9, 38, 12, 36, 8, 39, 6, 37, 7, 35]
-    engine = Workers(Vectorised(net, blobs(sizes), memory_mb=0.2), 2)
-    asked = request(MeanLoss(), net, list(range(len(sizes))))
-    asked = replace(asked, work=Ends(parent=os.getpid(), ended=str(tmp_path / "ended")))
-    with pytest.raises(WorkersDiedError) as caught:
-        engine.send(asked)
-    named = str(caught.value).removeprefix("clients of numbers ").split(":")[0]
-    chunks = [sorted(asked.clients[chunk].tolist()) for chunk in engine.engine.chunks(asked)]
-    assert [int(number) for number in named.split(", ")] in chunks
-    assert min(map(len, chunks)) > 1
-
-
-@dataclass(frozen=True)
-class Private(Work):
-    """Touch all examples of all clients, and say how much memory is this process's own (bytes)."""
-
-    parent: int
-
-    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
-        total = shard.x.sum()
-        lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
-        own = sum(int(line.split()[1]) for line in lines if line.startswith("Private_"))
-        own = own if os.getpid() != self.parent else 0
-        return {"own": torch.tensor(own * 1024), "total": total}
-
-    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:  # noqa: ARG002
-        any_number = Promise(())
-        return {"own": Promise((), torch.int64), "total": any_number}
-
-
-@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs /proc")
-def test_examples_are_not_copied_for_a_worker() -> None:
-    size = 2**26  # bytes of the examples
-    x = torch.ones(64, 2**14 * 16)
-    assert x.nbytes == size
-    data = [(part.numpy(), torch.zeros(8, dtype=torch.long).numpy()) for part in torch.split(x, 8)]
-    federation = umbel.Federation.from_arrays(data, test_fraction=0.0, num_classes=2)
-    net = Net(lambda: nn.Linear(x.shape[1], 2))
-    engine = Workers(Sequential(net, federation), 3)
-    own = engine.send(Request(Private(os.getpid()), torch.arange(8), [0] * 8)).columns["own"]
-    assert 0 < own.max() < size / 2
-
-
-def test_work_is_done_here_where_there_are_no_descriptors_for_workers(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    pipe, left = os.pipe, [1]
-
-    def few() -> tuple[int, int]:
-        if not left:
-            raise OSError(errno.EMFILE, "Too many open files")
-        left.pop()
-        return pipe()
-
-    net, opened = mlp(dtype=torch.float32), Path("/proc/self/fd")
-    engine = Sequential(net.using("in-place"), blobs())
-    asked = request(LocalTraining(), net, [0, 1, 2])
-    expected = engine.send(asked)
-    before = len([*opened.iterdir()]) if opened.is_dir() else 0
-    monkeypatch.setattr(os, "pipe", few)
-    limited = Workers(engine, 2)
-    for _ in range(2):
-        assert_identical(limited.send(asked), expected)
-    assert (len([*opened.iterdir()]) if opened.is_dir() else 0) == before
-    assert caplog.messages == ["no workers: [Errno 24] Too many open files"]
-
-
-def test_that_fewer_workers_can_start_is_told_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def refuse() -> int:
-        raise OSError("too many")
-
-    net = mlp(dtype=torch.float32)
-    engine = Sequential(net.using("in-place"), blobs())
-    asked = request(LocalTraining(), net, [0, 1, 2])
-    expected, limited = engine.send(asked), Workers(engine, 3)
-    monkeypatch.setattr(os, "fork", refuse)
-    for _ in range(2):
-        assert_identical(limited.send(asked), expected)
-    assert caplog.messages == ["only 0 workers can start: too many"]
-
-
 def test_little_work_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "PAYS", 1e9)
     engine = Workers(Sequential(mlp(), blobs()), 3)
@@ -260,14 +147,8 @@ class Breaking(Work):
         score = shard.num_examples.double()
         given = {"shape": score.reshape(1), "type": score.long(), "type of float": score.float()}
         columns = {"score": given.get(self.kind, score)}
-        replies: dict[str, Any] = {
-            "missing": {},
-            "another": {**columns, "more": score},
-            "number": {"score": 1.0},
-            "name": {1: score},
-            "pair": (score,),
-        }
-        return replies.get(self.kind, columns)  # type: ignore[no-any-return]
+        replies = {"missing": {}, "another": {**columns, "more": score}}
+        return replies.get(self.kind, columns)
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:  # noqa: ARG002
         return {"score": Promise((), torch.float64)}
@@ -286,44 +167,6 @@ def test_work_that_breaks_its_promise_is_named(kind: str, count: int) -> None:
     assert engine.send(asked).columns["score"].dtype == torch.float64
 
 
-@pytest.mark.parametrize("make", [Sequential, Vectorised])
-@pytest.mark.parametrize(
-    ("kind", "message"),
-    [
-        ("number", "Breaking: score: float instead of a tensor"),
-        ("pair", "Breaking: tuple instead of a dict of tensors"),
-        ("name", "Breaking: columns ['1'] instead of ['score'], which its `promises` states"),
-    ],
-)
-def test_work_that_replies_without_tensors_is_named(
-    make: type[Sequential | Vectorised], kind: str, message: str
-) -> None:
-    with pytest.raises(UsageError) as refused:
-        make(mlp(), blobs()).send(Request(Breaking(kind), torch.arange(3), [0, 0, 0]))
-    assert str(refused.value) == message
-
-
-def test_modules_that_draw_elsewhere_draw_the_same() -> None:
-    net, before = Net(Drawing), (random.getstate(), str(np.random.get_state()))  # noqa: NPY002
-    asked = request(LocalTraining(batch_size=4), net, [0, 1, 2, 3, 5])
-    expected = Workers(Sequential(net, blobs()), 1).send(asked)
-    assert_identical(Workers(Sequential(net, blobs()), 3).send(asked), expected)
-    assert (random.getstate(), str(np.random.get_state())) == before  # noqa: NPY002
-
-
-@pytest.mark.parametrize("around", [lambda local: local, ChooseByLoss], ids=["itself", "within"])
-def test_another_learning_rate_is_no_other_kind_of_work(
-    around: Callable[[LocalTraining], Work],
-) -> None:
-    engine, net = Workers(Sequential(mlp(), blobs()), 1), mlp()
-    for number in range(3):
-        work = around(LocalTraining(lr_decay=0.9).at_round(number))
-        engine.send(request(work, net, [0, 1]))
-    assert len(engine.seconds) == 1
-    engine.send(request(around(LocalTraining(epochs=2)), net, [0, 1]))
-    assert len(engine.seconds) == 2
-
-
 @pytest.mark.parametrize("name", KINDS)
 def test_auto_takes_a_process_a_core_but_for_batched_dense_chains(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -338,22 +181,6 @@ def test_auto_takes_a_process_a_core_but_for_batched_dense_chains(
         assert engine.count == 5
     explicit = make_engine(net, blobs(), EngineSettings(device="cpu", workers=2))
     assert isinstance(explicit, Workers)
-
-
-def test_auto_leaves_a_single_client_the_threads_of_pytorch(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 5)
-    monkeypatch.setattr(choice, "cores", lambda: 8)
-    net, alone = Net(lambda: KINDS["convolution"].module), blobs([9])
-    settings = EngineSettings(device="cpu")
-    assert isinstance(make_engine(net, alone, settings), Sequential)
-    assert isinstance(make_engine(net, alone, replace(settings, workers=1)), Workers)
-    # More threads than a container has cores would wait for each other.
-    monkeypatch.setattr(choice, "cores", lambda: 2)
-    engine = make_engine(net, alone, settings)
-    assert isinstance(engine, Workers)
-    assert engine.count == 1
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, "many"])

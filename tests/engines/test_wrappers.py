@@ -1,20 +1,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 
 from tests.federations import SIZES, blobs, mlp
-from umbel.algorithms import PACFL, FedAvg, Oracle, PerFedAvg
-from umbel.algorithms.pacfl import PACFLState
+from umbel.algorithms import FedAvg, Oracle
 from umbel.checks import DivergedError, UsageError
-from umbel.client.net import Net
 from umbel.client.work import (
     MEMORY,
     ChooseByLoss,
@@ -24,17 +20,14 @@ from umbel.client.work import (
     MixtureTraining,
 )
 from umbel.client.work.base import Cost
-from umbel.data.federation import Federation
 from umbel.engines import Sequential
 from umbel.engines.metering import Metered, Spent
-from umbel.engines.privacy import Privacy
 from umbel.engines.replies.faults import Faults, Faulty
 from umbel.engines.replies.guarded import Guarded, QuorumError
 from umbel.engines.replies.validation import Limits
 from umbel.flow import Replies, Request, Rows, Use
 from umbel.report.terminal.results import one_line
 from umbel.result.run import Run
-from umbel.run.guarded_engine import meter_of
 from umbel.server.aggregation import Averaging
 from umbel.server.shares import bounded_weights
 
@@ -89,37 +82,6 @@ def test_the_work_of_those_who_answered_is_counted(engine: Sequential) -> None:
     assert meter.take().cost == Cost(losses=4 * sum(SIZES))
 
 
-def test_of_clients_that_do_not_tell_their_sizes_no_cost_is_known(engine: Sequential) -> None:
-    meter = Metered(engine, None)
-    meter.send(request())
-    assert meter.take().cost is None
-    here, elsewhere = engine, SimpleNamespace(elsewhere=True)
-    for clients, clip, known in (
-        (here, 1.0, True),
-        (elsewhere, None, True),
-        (elsewhere, 1.0, False),
-    ):
-        made = meter_of(clients, Faults(), blobs(), Privacy(clip=clip))
-        assert (made.sizes is not None) == known
-
-
-def test_clients_that_said_they_had_no_examples_cost_as_one(engine: Sequential) -> None:
-    meter = Metered(engine, np.zeros(CLIENTS, dtype=np.int64))
-    meter.send(request())
-    assert meter.take().cost == Cost(gradients=CLIENTS)
-
-
-def test_replies_of_clients_that_nobody_asked_cost_nothing(engine: Sequential) -> None:
-    class Confused:
-        def send(self, request: Request) -> Replies:
-            replies = engine.send(request)
-            return replace(replies, clients=replies.clients + 1)
-
-    meter = Metered(Confused(), np.array(SIZES))
-    meter.send(request())
-    assert meter.take().cost == Cost(gradients=sum(SIZES) - SIZES[0])
-
-
 def test_shared_tensors_count_once_a_client(engine: Sequential) -> None:
     models = torch.zeros(3, P)
     asked = request()
@@ -155,14 +117,6 @@ def test_bad_replies_are_set_aside_counted_and_named(engine: Sequential) -> None
     assert guard.take()[0] == set()
 
 
-def test_clients_are_told_by_their_names(engine: Sequential) -> None:
-    names = ("Ava", "Ben", "Cem", "Dee", "Eva", "Fin")
-    guard = Guarded(Poisoned(engine), Limits(quorum=0.6), names=names)
-    message = r"1 did not answer \(clients Dee\), 2 were refused \(client Ben: update: nan"
-    with pytest.raises(QuorumError, match=message):
-        guard.send(request())
-
-
 def test_below_the_quorum_it_stops_and_says_why(engine: Sequential) -> None:
     guard = Guarded(Poisoned(engine), Limits(quorum=0.6))
     message = (
@@ -182,24 +136,10 @@ def test_without_a_quorum_nobody_need_answer_but_not_all_may_diverge(engine: Seq
         guard.send(request())
 
 
-def test_a_row_of_one_line_gets_a_wrong_shape_as_well() -> None:
-    x = np.arange(8, dtype=np.float32).reshape(8, 1)
-    federation = Federation.from_arrays({name: (x, np.arange(8) % 2) for name in "abcd"})
-    faults, limits = Faults(wrong_shape=1.0), Limits(quorum=0)
-    method = PACFL(num_clusters=2, num_vectors=1)
-    run = Run(method, federation, Net(lambda: nn.Linear(1, 2)), faults=faults, limits=limits)
-    ((state, _),) = run.rounds(1)
-    assert isinstance(state, PACFLState)
-    assert not state.placed.any()
-
-
 @pytest.mark.parametrize("fault", ["drop", "late", "not_finite", "wrong_shape", "huge"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_without_a_quorum_a_run_outlives_rounds_of_nothing_but_faults(
-    fault: str, dtype: torch.dtype
-) -> None:
+def test_without_a_quorum_a_run_outlives_rounds_of_nothing_but_faults(fault: str) -> None:
     faults, limits = Faults(**{fault: 1.0}), Limits(quorum=0)
-    run = Run(FedAvg(), blobs(), mlp(dtype=dtype), faults=faults, limits=limits)
+    run = Run(FedAvg(), blobs(), mlp(), faults=faults, limits=limits)
     states = [state.models for state, _ in run.rounds(3)]
     assert torch.equal(states[0], states[-1])
 
@@ -301,17 +241,6 @@ def test_a_run_bounds_a_client_within_its_own_cluster() -> None:
     }
 
 
-def test_a_share_is_one_of_those_who_answered() -> None:
-    class Few(Claims):
-        def send(self, request: Request) -> Replies:
-            return super().send(request.pick(torch.tensor([0, 1])))
-
-    guard = Guarded(Few(CLAIMED), Limits(max_share=0.5, quorum=0.0))
-    replies = guard.send(request())
-    assert replies.columns["num_examples"].tolist() == [10, 10]
-    assert list(guard.take()[2]) == [0]
-
-
 def test_a_step_far_longer_than_the_others_is_shortened_if_asked(engine: Sequential) -> None:
     guard = Guarded(Lying(engine), Limits(max_norm_ratio=3.0))
     update = guard.send(request()).columns["update"]
@@ -319,16 +248,6 @@ def test_a_step_far_longer_than_the_others_is_shortened_if_asked(engine: Sequent
     assert float(norms[2]) == pytest.approx(3 * float(norms.median()), rel=1e-5)
     assert guard.take()[2][2].startswith("update: of norm ")
     assert Guarded(Lying(engine), Limits()).send(request()).columns["update"][2].norm() > norms[2]
-
-
-def test_clients_are_judged_by_their_own_models_whatever_bounds_a_round_has() -> None:
-    method = PerFedAvg(alpha=0.5, served_steps=3, local=LocalTraining(epochs=1))
-    bounds = Limits(max_norm_ratio=1.0, max_share=0.2)
-    bounded = Run(method, blobs(), NET, limits=bounds)
-    ((state, record),) = bounded.rounds(1)
-    free = Run(method, blobs(), NET)
-    expected = free.scores(state, free.context(0, 1)).loss.mean()
-    assert record.loss == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("still", [3, CLIENTS - 1, CLIENTS])
@@ -344,22 +263,6 @@ def test_clients_that_do_not_move_neither_stop_the_others_nor_poison_the_model(
     expected = Resting().send(request()).columns["update"]
     guard = Guarded(Resting(), Limits(max_norm_ratio=3.0))
     assert torch.equal(guard.send(request()).columns["update"], expected)
-
-
-def test_a_client_that_is_refused_twice_is_recorded_with_both_reasons() -> None:
-    engine = Sequential(mlp(), blobs())
-
-    class Spoilt:
-        def send(self, request: Request) -> Replies:
-            replies = engine.send(request)
-            column = "update" if "update" in replies.columns else "loss"
-            replies.columns[column][2] = torch.nan
-            return replies
-
-    ((_, record),) = Run(FedAvg(), blobs(), mlp(), engine=Spoilt()).rounds(1)
-    trained, evaluated = record.refused[2].split("; evaluation: ")
-    assert trained.startswith("update: nan")
-    assert evaluated.startswith("loss: nan")
 
 
 class Leaving:
@@ -466,27 +369,6 @@ def test_each_fault_is_seen_for_what_it_is(
     assert len(gone) == missing
     assert len(refused) == CLIENTS - missing
     assert all(why.startswith(reason) for why in refused.values())
-
-
-class Refusing:
-    """An engine that has refused client 1 itself."""
-
-    def __init__(self, engine: Sequential) -> None:
-        self.engine = engine
-
-    def send(self, request: Request) -> Replies:
-        answered = request.clients != 1
-        replies = self.engine.send(request).pick(answered.nonzero()[:, 0])
-        return replace(replies, refused={1: "its node said no"})
-
-
-def test_what_an_engine_refused_stays_refused_where_others_fail(engine: Sequential) -> None:
-    class LastIsLate(Faults):
-        def of(self, seed: int) -> str | None:
-            return "late" if seed == CLIENTS - 1 else None
-
-    replies = Faulty(Refusing(engine), LastIsLate()).send(request())
-    assert replies.refused == {1: "its node said no", CLIENTS - 1: "late"}
 
 
 def test_clients_that_do_not_fail_answer_as_they_would_have(engine: Sequential) -> None:
