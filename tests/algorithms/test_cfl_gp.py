@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,13 +17,10 @@ from umbel.client.net import Net
 from umbel.client.objectives import REGRESSION
 from umbel.client.work import Feature, Gradient, LocalTraining, Quantised
 from umbel.data.federation import Federation
-from umbel.engines.replies.faults import Faults
 from umbel.engines.replies.validation import Limits
 from umbel.flow import Engine, Replies, Request
-from umbel.folder import checkpoint
 from umbel.result.run import Run
 from umbel.server import gram_matrix as kept_products
-from umbel.server.aggregation import Averaging
 from umbel.server.gram_matrix import products_of
 
 
@@ -89,12 +85,6 @@ def test_steps_by_gradients_become_smaller_as_the_learning_rate_does() -> None:
     flow.send(Replies(torch.arange(2), sent))
     after = answered(flow, [0, 1], feature=[[1.0, 0.0], [-1.0, 0.0]])
     assert after.models[0].tolist() == [1 - 0.125, 1 - 0.125]
-
-
-@pytest.mark.parametrize("averaging", [Averaging("examples"), Averaging("equal", shared=("0.*",))])
-def test_sums_of_gradients_have_no_weights(averaging: Averaging) -> None:
-    with pytest.raises(UsageError, match=r'averaging: .* is not Averaging\("equal"\), which'):
-        CFLGP(2, averaging=averaging, reduction="sum")
 
 
 def test_gradients_may_be_summed_instead() -> None:
@@ -224,17 +214,6 @@ def test_who_was_not_clustered_before_that_ended_is_placed_as_newcomers_are() ->
     assert "gradient" not in next(method.round(after, context(range(4), 4, 2))).shared
 
 
-@pytest.mark.parametrize("send", ["gradient", "update"])
-def test_clients_that_are_often_away_find_their_cluster_in_the_end(send: Any) -> None:
-    method = CFLGP(2, send=send, local=LocalTraining(lr=0.5), patience=2)
-    run = Run(method, blobs([20] * 12), mlp(), faults=Faults(drop=0.4), limits=Limits(quorum=0.0))
-    *_, (last, record) = run.rounds(40)
-    assert isinstance(last, CFLGPState)
-    assert last.stopped
-    assert bool((last.counts > 0).all())
-    assert record.ari == 1
-
-
 def test_clustering_goes_on_until_a_fixed_round_and_not_beyond() -> None:
     """Line 5 of Algorithm 1: t < T_cl."""
     method = CFLGP(2, until_round=7, local=LocalTraining(lr=0.5))
@@ -261,20 +240,6 @@ def test_a_query_that_nobody_answers_changes_nothing() -> None:
     assert after.anchors.equal(before.anchors)
 
 
-def test_a_silent_client_stays_where_it_is_though_its_whole_feature_is_like_anothers() -> None:
-    method = CFLGP(2)
-    likeness = torch.tensor([[1.0, 0.0], [1.0, 0.5], [-1.0, 0.0], [-1.0, 0.5]])
-    whole = {"features": (likeness, likeness), "counts": torch.ones(4, 2).long(), "queries": 2}
-    before = state(labels=torch.tensor([0, 0, 1, 0]), **whole)
-    flow = method.round(before, context(range(4), 4, 2, number=2))
-    requested(flow)
-    nothing = {"gradient": torch.zeros(4, 2), "num_examples": torch.ones(4).long()}
-    flow.send(Replies(torch.arange(4), nothing))
-    after = answered(flow, [0, 1, 2], feature=likeness[:3])
-    assert after.labels.tolist() == [0, 0, 1, 0]
-    assert query(method, after, 3, likeness).labels.tolist() == [0, 0, 1, 1]
-
-
 def test_features_are_of_some_coordinates_the_same_for_all() -> None:
     every = CFLGP(2).init(setup(10, 40))
     assert every.coordinates.tolist() == list(range(40))
@@ -294,17 +259,6 @@ def test_features_are_of_some_coordinates_the_same_for_all() -> None:
         CFLGP(2, parameters=("trunk.*",)).init(setup(10, 40))
 
 
-@pytest.mark.parametrize(("compression", "sent"), [(1.0, False), (2.0, True)])
-def test_coordinates_are_sent_only_where_features_leave_some_out(
-    compression: float, sent: bool
-) -> None:
-    requests = asked_in(CFLGP(2, compression=compression), rounds=1)[0]
-    (feature,) = (request for request in requests if isinstance(request.work, Feature))
-    assert ("coordinates" in feature.shared) == sent
-    if sent:  # in no more bytes than the values that are left out would have
-        assert feature.shared["coordinates"].dtype == torch.int32
-
-
 def test_clients_cut_off_decimals_where_told_to() -> None:
     flow = CFLGP(2, digits=2).round(state(), context([0], 4, 2))
     assert requested(flow).work == Quantised(Gradient(64), 2)
@@ -319,31 +273,6 @@ def test_with_one_cluster_it_is_one_model_and_clusters_nothing() -> None:
     # Nothing is ever written to its features.
     assert [tuple(block.shape) for block in last.features] == [(4, 1)]
     assert CFLGP(1).profile(last).isnan().all()
-
-
-def test_a_checkpoint_of_one_cluster_with_all_features_goes_on(tmp_path: Path) -> None:
-    file, run = tmp_path / "state.safetensors", Run(CFLGP(1), blobs([20] * 4), mlp())
-    *_, (last, _) = run.rounds(3)
-    ((first, _),) = run.rounds(1)
-    assert isinstance(first, CFLGPState)
-    size = first.models.shape[1]
-    wide = replace(first, features=(torch.zeros(4, size),), coordinates=torch.arange(size))
-    checkpoint.save(file, wide, next_round=1)
-    loaded, number = checkpoint.load(file, first)
-    assert loaded.features[0].shape == (4, size)
-    *_, (resumed, _) = run.rounds(3, loaded, number)
-    assert torch.equal(resumed.models, last.models)
-
-
-def test_features_that_do_not_fit_in_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("umbel.checks.SMALL", 1000)
-    monkeypatch.setattr("umbel.checks.free_memory", lambda: 2000)
-    said = r"features of 1,000 clients, 1 values for each of 2 models .*: .* GiB is more than"
-    with pytest.raises(UsageError, match=said):
-        CFLGP(2).init(setup(1000))
-    known = replace(CFLGP(2).init(setup(10)), features=(torch.zeros(10, 30),) * 2)
-    with pytest.raises(UsageError, match=r"features of 10 clients, side by side: .* GiB is more"):
-        CFLGP(2).profile(known)
 
 
 @pytest.mark.parametrize("beta", ["running-mean", "latest"])
@@ -370,16 +299,6 @@ def test_with_quadratic_losses_a_newcomer_has_the_feature_of_a_client_like_it(
     centres = torch.stack([features[last.labels == k].mean(0) for k in range(2)])
     torch.testing.assert_close(found.scores, torch.cdist(features, centres), rtol=1e-4, atol=1e-6)
     assert found.scores.argmin(1).tolist() == last.labels.tolist()
-
-
-def test_newcomers_to_models_that_were_not_sent_to_all_are_compared_by_the_others() -> None:
-    run = Run(CFLGP(4), blobs([20] * 8), mlp())
-    ((last, _),) = run.rounds(1)
-    assert isinstance(last, CFLGPState)
-    assert last.queries == 1
-    mine = last.features[0].double()
-    centres = torch.stack([mine[last.labels == k].mean(0) for k in range(4)])
-    torch.testing.assert_close(run.assign(last).scores, torch.cdist(mine, centres))
 
 
 def test_newcomers_to_a_run_without_clusters_have_one_or_are_refused() -> None:
@@ -434,28 +353,6 @@ def test_evidence_has_all_columns_that_clients_are_clustered_by() -> None:
     )
     assert shown["features"].shape == (40, 25)
     assert shown["singular_values"].shape == (20,)
-
-
-def test_inner_products_are_not_kept_of_many_clients_with_few_values() -> None:
-    few, many = (CFLGP(2).init(setup(clients, 64)) for clients in (8, 9))
-    assert few.products.shape == (2, 8, 8)
-    assert many.products.shape == (2, 0, 0)
-
-
-def test_who_does_not_answer_keeps_its_feature() -> None:
-    before = wide(True)
-    feature = torch.randn(4, 64, generator=torch.manual_seed(0))
-    before = query(CFLGP(2, period=1), before, 0, feature, num_weights=64)
-    before = query(CFLGP(2, period=1), before, 1, feature, num_weights=64)
-    flow = CFLGP(2).round(before, context(range(4), 4, 64, number=2))
-    requested(flow)
-    nothing = {"gradient": torch.zeros(4, 64), "num_examples": torch.ones(4).long()}
-    flow.send(Replies(torch.arange(4), nothing))
-    after = answered(flow, [1, 3], feature=feature[[1, 3]] + 1)
-    assert torch.equal(after.features[0][[0, 2]], before.features[0][[0, 2]])
-    torch.testing.assert_close(after.features[0][[1, 3]], feature[[1, 3]] + 0.5)
-    assert after.features[1] is before.features[1]
-    assert torch.equal(after.products, products_of(after.features))
 
 
 def test_a_client_whose_features_are_far_too_large_gets_no_cluster_to_itself() -> None:

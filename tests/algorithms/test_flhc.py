@@ -64,16 +64,6 @@ def test_the_clustering_round_asks_everyone_and_moves_no_model() -> None:
     torch.testing.assert_close(after.means[crowd], torch.tensor([3.0, 0.1]))
 
 
-def test_clusters_whose_models_do_not_fit_in_memory_are_not_made(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("umbel.checks.SMALL", 12)
-    monkeypatch.setattr("umbel.checks.free_memory", lambda: 12)
-    said = r"2 models of 2 values, one for each cluster: .* GiB is more than"
-    with pytest.raises(UsageError, match=said):
-        clustered()
-
-
 def test_newcomers_are_compared_with_plain_means_of_updates() -> None:
     flow = ALGORITHM.round(start(3), context([0], 3, 2, number=2))
     requested(flow)
@@ -125,22 +115,6 @@ def test_updates_are_compared_at_the_learning_rate_of_the_clustering_round() -> 
     assert flow.send(placed_by([[0.2, 5.0]])).work == local.at_round(7)
     newcomers = method.assign(clustered(), context([0], 1, 2, number=7))
     assert requested(newcomers).work == then
-
-
-def test_a_lost_reply_leaves_a_client_to_be_placed_later() -> None:
-    state = clustered()
-    flow = ALGORITHM.round(state, context([0, 4], 5, 2, number=7))
-    requested(flow)
-    flow.send(placed_by([[0.2, 5.0]]).pick(torch.tensor([], dtype=torch.long)))
-    after = answered(flow, [0], update=[[1.0, 0.0]], num_examples=[1])
-    assert after.placed.tolist() == state.placed.tolist()
-
-
-def test_a_cohort_of_latecomers_moves_no_model() -> None:
-    state = clustered()
-    after = play(ALGORITHM, state, 7, [4], [[0.2, 5.0]])
-    assert after.labels[4] == state.labels[1]
-    assert torch.equal(after.models, state.models)
 
 
 @pytest.mark.parametrize(("threshold", "found"), [(1.5, 3), (4.0, 2), (99.0, 1)])

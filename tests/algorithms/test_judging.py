@@ -104,16 +104,6 @@ def test_a_judge_that_sends_no_numbers_is_set_aside_and_the_others_are_clustered
     assert state.labels[:7].tolist() in ([0, 1, 0, 1, 0, 1, 0], [1, 0, 1, 0, 1, 0, 1])
 
 
-def test_a_judge_of_nonsense_is_by_itself_and_tears_no_group_of_the_others() -> None:
-    def spoil(columns: dict[str, Tensor], who: Tensor) -> None:
-        if "losses" in columns:
-            columns["losses"][who] = 1e11 * torch.arange(1.0, 9.0).double()
-
-    state, _ = with_a_liar(umbel.LCFL(num_clusters=3), spoil)
-    assert state.labels.bincount()[state.labels[7]] == 1
-    assert len(set(state.labels[:7][::2].tolist())) == len(set(state.labels[1:7:2].tolist())) == 1
-
-
 @pytest.mark.parametrize("engine", ["sequential", "vectorised"])
 def test_a_model_without_a_finite_loss_counts_as_the_worst(engine: Any) -> None:
     """Taken as it is, NaN would be the lowest loss, and the highest score."""

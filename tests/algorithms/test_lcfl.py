@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Literal
 
 import pytest
 import torch
@@ -103,33 +103,6 @@ def test_after_a_federated_warm_up_clusters_start_from_the_global_model() -> Non
     assert len(mine.models) == 2
 
 
-@pytest.mark.parametrize("metric", ["loss", "update"])
-def test_the_global_model_is_the_cohorts_too_if_only_some_clients_are_compared(metric: Any) -> None:
-    local = LocalTraining(batch_size=8)
-    method = LCFL(local, metric=metric, warm_up="federated", warm_up_rounds=2, compared=2)
-    run = Run(method, blobs([20] * 6), mlp(dtype=torch.float64))
-    fedavg = replace(run, algorithm=FedAvg(local))
-    *_, (mine, _) = run.rounds(2)
-    *_, (theirs, _) = fedavg.rounds(2)
-    assert isinstance(mine, LCFLState)
-    assert int(mine.assigned.sum()) == 2
-    for model in mine.models:
-        torch.testing.assert_close(model, theirs.models[0])
-
-
-def test_the_last_round_of_a_federated_warm_up_asks_the_cohort_and_who_is_compared() -> None:
-    method = LCFL(metric="update", warm_up="federated", warm_up_rounds=1, compared=2)
-    flow = method.round(method.init(setup(9)), context([0, 4, 8], 9))
-    asked = requested(flow).clients
-    assert {0, 4, 8} <= set(asked.tolist())
-    assert len(asked) > 3
-    update = asked[:, None].float()
-    after = answered(flow, asked.tolist(), update=update, num_examples=torch.ones_like(asked))
-    assert isinstance(after, LCFLState)
-    torch.testing.assert_close(after.models, update.mean(0).expand(len(after.models), 1))
-    assert set(asked.tolist()) - {0, 4, 8} <= set(after.assigned.nonzero()[:, 0].tolist())
-
-
 def test_clients_may_warm_up_differently_than_they_train() -> None:
     alone = LocalTraining(steps=7, lr=0.3)
     method = LCFL(warm_up_training=alone)
@@ -205,43 +178,6 @@ def test_a_client_that_missed_the_clustering_joins_the_nearest_medoid_when_it_co
     assert after.assigned.all()
 
 
-def test_answers_of_medoids_are_those_of_their_clusters_in_whatever_order_both_are() -> None:
-    late = replace(
-        clustered(),
-        models=torch.zeros(3, 1),
-        labels=torch.tensor([1, 2, 0, 0]),
-        assigned=torch.tensor([True, True, True, False]),
-        medoids=torch.tensor([2, 0, 1]),
-        evidence=torch.tensor([[20.0], [0.0], [10.0]]),
-        medoid_loss=torch.full((3,), 0.1).double(),
-    )
-    flow, three = LCFL(clusterer=KMedoids(3)).round(late, context([3], 4, number=5)), [3]
-    requested(flow)
-    update = {"update": torch.zeros(1, 1), "num_examples": torch.tensor([4])}
-    flow.send(Replies(torch.tensor(three), update))
-    flow.send(Replies(torch.tensor(three), {"losses": torch.tensor([[0.1]]).double()}))
-    back = flow.send(Replies(torch.tensor(three), {"losses": torch.full((1, 3), 0.5).double()}))
-    assert back.clients.tolist() == [0, 1, 2]
-    # Losses by the latecomer's model and by all medoids', on the medoids of clusters 0, 1 and 2.
-    of_clusters = torch.cat([torch.tensor([[9.0], [9.0], [0.2]]), torch.full((3, 3), 0.1)], 1)
-    flow.send(Replies(back.clients, {"losses": of_clusters.double()[late.medoids.argsort()]}))
-    assert answered(flow, three, update=[[0.0]], num_examples=[3]).labels[3] == 2
-
-
-@pytest.mark.parametrize(("warm_up", "lr"), [("local", 0.8), ("federated", 0.4)])
-def test_who_comes_late_warms_up_at_the_learning_rate_of_the_clustering_round(
-    warm_up: Literal["local", "federated"], lr: float
-) -> None:
-    late = replace(clustered(), assigned=torch.tensor([True, True, True, False]))
-    local = LocalTraining(lr=0.8, lr_decay=0.5)
-    method = LCFL(local, metric="parameters", warm_up=warm_up, warm_up_rounds=2)
-    flow, three = method.round(late, context([2, 3], 4, number=3)), torch.tensor([3])
-    assert requested(flow).work == LocalTraining(lr=lr)
-    train = flow.send(Replies(three, {"update": torch.zeros(1, 1), "num_examples": three}))
-    assert train.clients.tolist() == [2, 3]
-    assert train.work == LocalTraining(lr=0.1)  # as all do in this round
-
-
 @pytest.mark.parametrize(
     ("metric", "theirs", "returned"), [("loss", 0.5, 0.1), ("loss-gap", 0.1, 0.5)]
 )
@@ -260,17 +196,6 @@ def test_all_of_a_latecomers_distance_is_of_the_examples_of_one_round(
     on_medoids = torch.tensor([[0.5, 0.5, 9.0], [returned, 9.0, 0.5]]).double()
     flow.send(Replies(back.clients, {"losses": on_medoids[late.medoids.argsort()]}))
     assert answered(flow, [3], update=[[0.0]], num_examples=[3]).labels[3] == 0
-
-
-@pytest.mark.parametrize("metric", ["loss", "loss-gap", "parameters", "update"])
-def test_latecomers_of_a_faulty_clustering_round_find_their_group(metric: str) -> None:
-    method = LCFL(metric=metric, local=LocalTraining(batch_size=8))  # type: ignore[arg-type]
-    faults, limits = Faults(drop=0.25), Limits(quorum=0.0)
-    run = Run(method, blobs([40] * 12), mlp(), seed=4, faults=faults, limits=limits)
-    *_, (state, record) = run.rounds(12)
-    assert isinstance(state, LCFLState)
-    assert state.assigned.all()
-    assert record.ari == 1.0
 
 
 @pytest.mark.parametrize("metric", ["loss", "update"])
@@ -321,13 +246,6 @@ def test_a_sample_may_be_clustered_first_and_the_rest_join_it(metric: str) -> No
     assert sum(r.bytes_down for r in records) < sum(r.bytes_down for r in full)
 
 
-def test_the_sample_holds_as_many_clients_as_clusters_at_least() -> None:
-    with pytest.raises(UsageError, match="compared: 1 is not at least num_clusters, 2"):
-        LCFL(compared=1)
-    with pytest.raises(UsageError, match=r"algorithm\.compared: 4 is not in 2 to 3"):
-        LCFL(compared=4).init(setup(3))
-
-
 def test_the_number_of_clusters_is_the_same_wherever_it_is_said() -> None:
     assert LCFL().num_clusters == 2
     assert LCFL(num_clusters=4) == LCFL(clusterer=KMedoids(4))
@@ -340,49 +258,3 @@ def test_the_number_of_clusters_is_the_same_wherever_it_is_said() -> None:
     distance = torch.rand(6, 6, generator=torch.manual_seed(0))
     told = joined(complete.clusterer, complete.num_clusters)
     assert int(told(distance + distance.T, 0).max()) == 2
-
-
-def test_a_number_of_clusters_that_can_not_be_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"clusterer\.num_clusters: 4 is not 6, the value of"):
-        LCFL(num_clusters=6, clusterer=KMedoids(4))
-    with pytest.raises(UsageError, match="num_clusters: 3 is not allowed with HDBSCAN"):
-        LCFL(num_clusters=3, clusterer=HDBSCAN())
-    with pytest.raises(UsageError, match="exactly one of the two"):
-        LCFL(clusterer=Agglomerative())
-    with pytest.raises(UsageError, match="exactly one of the two"):
-        LCFL(num_clusters=3, clusterer=Agglomerative(threshold=1.0))
-    with pytest.raises(UsageError, match="num_clusters: 0 is not 1 or more"):
-        LCFL(num_clusters=0)
-    with pytest.raises(UsageError, match=r"warm_up_training: .* is not allowed with warm_up"):
-        LCFL(warm_up="federated", warm_up_training=LocalTraining())
-
-
-@dataclass(frozen=True)
-class Halves(Clusterer):
-    """A clustering of a user's, with a number of its own."""
-
-    num_clusters: int = 2
-
-    def __call__(self, distance: torch.Tensor, seed: int) -> torch.Tensor:  # noqa: ARG002
-        return torch.arange(len(distance)) % self.num_clusters
-
-
-def test_a_clustering_of_ones_own_keeps_its_number() -> None:
-    method = LCFL(clusterer=Halves(3))
-    assert method.clusterer == Halves(3)
-    assert method.num_clusters is None
-    with pytest.raises(UsageError, match="num_clusters: 4 is not allowed with Halves"):
-        LCFL(num_clusters=4, clusterer=Halves())
-    with pytest.raises(UsageError, match="num_clusters: 3 is not at most the number of clients, 2"):
-        method.init(setup(2))
-
-
-def test_a_client_whose_cluster_is_not_known_trains_none() -> None:
-    late = replace(clustered(), assigned=torch.tensor([True, True, True, False]))
-    flow = LCFL(clusterer=KMedoids(2)).round(late, context([2, 3], 4, number=5))
-    requested(flow)
-    nobody = torch.zeros(0, dtype=torch.long)
-    asked = flow.send(Replies(nobody, {"update": torch.zeros(0, 1), "num_examples": nobody}))
-    while asked.optional:
-        asked = flow.send(Replies(nobody, {"losses": torch.zeros(0, 1, dtype=torch.double)}))
-    assert asked.clients.tolist() == [2]

@@ -73,28 +73,6 @@ def test_everyone_is_clustered_before_the_first_training() -> None:
     )
 
 
-def test_vectors_that_do_not_fit_in_memory_are_not_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("umbel.checks.SMALL", 100)
-    monkeypatch.setattr("umbel.checks.free_memory", lambda: 100)
-    said = r"vectors of 4 clients, 1 of 2 values each: .* GiB is more than"
-    with pytest.raises(UsageError, match=said):
-        next(ALGORITHM.round(start(4), at([1, 2], 4, 0)))
-
-
-def test_clusters_whose_models_do_not_fit_in_memory_are_not_made(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    flow = ALGORITHM.round(start(2), at([0], 2, 0))
-    next(flow)
-    monkeypatch.setattr("umbel.checks.SMALL", 6)
-    monkeypatch.setattr("umbel.checks.free_memory", lambda: 6)
-    said = r"2 models of 1 values, one for each cluster: .* GiB is more than"
-    with pytest.raises(UsageError, match=said):
-        send(flow, [0, 1], [0.0, 90.0])
-
-
 def test_vectors_may_be_asked_for_by_class() -> None:
     algorithm = PACFL(threshold=20.0, num_vectors=2, per_class=True)
     request = next(algorithm.round(start(4), at([1, 2], 4, 0)))
@@ -126,29 +104,6 @@ def test_it_joins_the_cluster_whose_members_are_nearest_when_it_sends() -> None:
     assert after.models[state.labels[1]].item() == 3.0  # it trains with them at once
     assert after.placed.all()
     torch.testing.assert_close(after.bases[4].abs(), lines([65.0])[0])
-
-
-def test_a_cluster_is_no_farther_for_having_more_members() -> None:
-    state = clustered()
-    flow = ALGORITHM.round(state, at([4], 5, 3))
-    next(flow)
-    send(flow, [4], [40.0])  # 40, 30 and 45 from the crowd, 50 from client 1
-    after = answered(flow, [4], update=[[1.0]], num_examples=[1])
-    assert after.labels[4] == state.labels[0]
-    newcomer = ALGORITHM.assign(state, at([0], 1, 3))
-    next(newcomer)
-    found = answered(newcomer, [0], vectors=lines([40.0]))
-    crowd, single = state.labels[:2].tolist()
-    assert found.scores[0, crowd].item() == pytest.approx((40 + 30 + 45) / 3)
-    assert found.scores[0, single].item() == pytest.approx(50)
-
-
-def test_a_cohort_without_a_placed_client_trains_nothing() -> None:
-    state = clustered()
-    flow = ALGORITHM.round(state, at([4], 5, 3))
-    next(flow)
-    after = answered(flow, [], vectors=lines([]))
-    assert after.models.equal(state.models)
 
 
 def test_clusters_are_cut_at_a_number_and_there_are_no_more_than_answers() -> None:
@@ -202,20 +157,3 @@ def test_subspaces_that_are_the_whole_space_of_inputs_are_reported(
     said = "num_vectors: subspaces of 2 dimensions hold all inputs of 2 values"
     assert said in caplog.text
     assert len(caplog.records) == 1
-
-
-def test_sums_of_angles_of_subspaces_that_share_a_direction_are_not_reported(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    algorithm = PACFL(num_clusters=2, angle="sum")
-    flow = algorithm.round(start(8, algorithm), replace(at([0], 8, 0), input_shape=(4,)))
-    next(flow)
-    vectors = torch.randn(8, 4, 3, generator=torch.manual_seed(0), dtype=torch.double)
-    flow.send(Replies(torch.arange(8), {"vectors": vectors}))
-    answered(flow, [0], update=[[0.0]], num_examples=[1])
-    assert not caplog.text
-
-
-def test_subspaces_with_room_are_not_reported(caplog: pytest.LogCaptureFixture) -> None:
-    clustered()
-    assert not caplog.text

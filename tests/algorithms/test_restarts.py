@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 from tests.federations import answered, context, requested, setup
-from umbel.algorithms import CFLGP, FLACC, IFCA, FedAvg, FedEM, Joint, Restarts, Sharing
+from umbel.algorithms import CFLGP, IFCA, FedAvg, FedEM, Joint, Restarts
 from umbel.algorithms.base import Algorithm, State
 from umbel.algorithms.ifca import IFCAState
 from umbel.algorithms.restarts import RestartsState
@@ -65,15 +65,6 @@ def test_a_start_that_the_hardest_client_cannot_train_does_not_gain_by_its_silen
     assert after.models.tolist() == [[24.0], [32.0]]
 
 
-def test_a_client_that_is_silent_with_every_start_decides_nothing() -> None:
-    replies = [
-        trained([1, 1], [0, 0], [[loss, 1.0], [0.8, 1.0]]).pick(torch.tensor([0]))
-        for loss in (0.4, 0.3)
-    ]
-    after = after_a_trial(Restarts(IFCA(num_clusters=2), restarts=2, trial_rounds=1), *replies)
-    assert after.models.tolist() == [[21.0], [30.0]]
-
-
 def test_or_the_most_balanced_one() -> None:
     after = after_a_trial(
         Restarts(IFCA(num_clusters=2), restarts=2, trial_rounds=1, keep="most-balanced"),
@@ -89,31 +80,9 @@ def rivals_of(method: Algorithm[Any], *labels: list[int]) -> tuple[State, ...]:
     return tuple(replace(state, labels=torch.tensor(each)) for each in labels)
 
 
-def test_balance_is_of_the_clusters_that_there_are_whatever_they_are_called() -> None:
-    several = Restarts(FLACC(), restarts=3, keep="most-balanced")
-    lopsided, even, single = rivals_of(FLACC(), [0, 0, 0, 3], [0, 0, 2, 2], [0, 1, 2, 3])
-    assert several._leader([lopsided, even, single]) == 1
-    assert several._leader([single, lopsided]) == 0  # a tie: one client is the smallest of both
-    start = Sharing(FLACC()).init(setup(4))
-    kept = [replace(start, labels=one.labels, inner=(one,)) for one in (lopsided, even)]
-    assert Restarts(Sharing(FLACC()), keep="most-balanced")._leader(kept) == 1
-
-
 def test_a_model_that_nobody_uses_is_a_cluster_of_nobody() -> None:
     several = Restarts(CFLGP(3), restarts=2, keep="most-balanced")
     assert several._leader(rivals_of(CFLGP(3), [0, 0, 2, 2], [0, 1, 2, 2])) == 1
-
-
-@pytest.mark.parametrize("method", [CFLGP(2), Sharing(FLACC(), kept=("*",))], ids=type)
-def test_tables_of_clients_of_all_starts_have_to_fit_in_memory(
-    method: Algorithm[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    alone, several = setup(1000, 10), Restarts(method, restarts=10, keep="most-balanced")
-    monkeypatch.setattr("umbel.checks.SMALL", 1000)
-    monkeypatch.setattr("umbel.checks.free_memory", lambda: 100_000)
-    method.init(alone)
-    with pytest.raises(UsageError, match=r"states of 10 restarts: .* GiB is more than"):
-        several.init(alone)
 
 
 def test_until_then_all_train_and_the_leader_is_served() -> None:
@@ -156,31 +125,3 @@ def test_experiments_say_it_among_the_settings_of_the_method() -> None:
     for key, value in {"restarts": 0, "trial_rounds": 0, "keep": "some"}.items():
         with pytest.raises(UsageError, match=f"{key}: {value!r} is not"):
             structured({"name": "ifca", "restarts": 2, key: value}, Algorithm)
-
-
-@dataclass(frozen=True)
-class Keeps(FedAvg):
-    """A method with a setting of its own that `Restarts` has, too."""
-
-    keep: float = 0.5
-    num_clusters: int = 2
-
-
-@dataclass(frozen=True)
-class Shares(FedAvg):
-    """A method with settings of its own that `Sharing` and `Restarts` have, too."""
-
-    share: float = 0.5
-    restarts: int = 5
-
-
-def test_a_setting_of_the_same_name_as_one_of_a_wrapper_takes_no_other_ones_place() -> None:
-    """Both would be one key of the method's table."""
-    with pytest.raises(UsageError, match=r"^keep: a setting of Keeps; rename it: Restarts has a"):
-        Restarts(Keeps(), keep="most-balanced")
-    with pytest.raises(UsageError, match=r"^share: a setting of Shares; rename it: Sharing has a"):
-        Sharing(Shares(), kept=("1.*",))
-    with pytest.raises(UsageError, match=r"^restarts: a setting of Shares; rename it: Restarts"):
-        Restarts(Shares(), keep="most-balanced")
-    with pytest.raises(UsageError, match=r"^keep: a setting of Keeps"):
-        Restarts(Sharing(Keeps(), kept=("1.*",)), keep="most-balanced")

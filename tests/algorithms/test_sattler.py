@@ -5,19 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 
 from tests.federations import answered, context, requested, setup
 from umbel.algorithms import Sattler
-from umbel.algorithms.sattler import SattlerState, _next_cut
+from umbel.algorithms.sattler import SattlerState
 from umbel.checks import UsageError
 from umbel.client.layout import Entry, Layout
 from umbel.client.work import Gradient, LocalTraining
-from umbel.folder.checkpoint import load, save
-from umbel.folder.tensor_files import reading, tensors_in, write
 from umbel.server.aggregation import Averaging
 
 EAGER = Sattler(eps_1=0.5, eps_2=1.0, from_round=0)
@@ -102,27 +99,6 @@ def test_who_is_late_trains_the_model_at_which_the_others_were_told_apart() -> N
     ]
 
 
-def test_what_only_late_clients_need_is_forgotten_when_there_are_none() -> None:
-    nobody_late = play(EAGER, start(4), range(4), OPPOSED)
-    waiting = play(EAGER, start(5), range(4), OPPOSED)
-    placed = play(EAGER, waiting, [4], [[-3.0, 0.1]], number=1)
-    assert waiting.cuts[1].tolist() == [1.0, 1.0]
-    for state in (nobody_late, placed):
-        assert [len(table) for table in (state.headings, state.stayed, state.cuts)] == [0, 0, 0]
-
-
-def test_who_is_late_does_not_lift_the_bound_on_anothers_weight() -> None:
-    method = replace(EAGER, averaging=Averaging("examples"), eps_2=100.0)
-    after = play(EAGER, start(6), [0, 1, 2, 3], OPPOSED)
-    ctx = replace(context(range(6), 6, 2, 1), max_share=0.9)
-    flow = method.round(after, ctx)
-    requested(flow)
-    update = [[1.0, 0.0], [0.0, 0.0], [5.0, 0.0]]
-    later = answered(flow, [0, 1, 4], update=update, num_examples=[1000, 10, 2000])
-    # Client 4 is not averaged, so that client 0 would have 99% of the weight.
-    torch.testing.assert_close(later.models[0] - after.models[0], torch.tensor([0.9, 0.0]))
-
-
 # Three kinds of clients; the mean of their directions is short while they are balanced.
 WEST, NORTH, SOUTH = [-1.0, 0.0], [0.5, 0.8], [0.5, -0.8]
 THREE_KINDS = replace(EAGER, eps_1=0.9, eps_2=0.1)
@@ -170,29 +146,6 @@ def test_it_finds_a_half_of_the_half_that_was_cut_off() -> None:
     assert state.labels.tolist() == [0, 0, 0, 1, 2, 2]
 
 
-def test_the_halves_of_other_clusters_are_none_of_its_own() -> None:
-    # 0 was cut into 0 and 1 first, 1 into 1 and 2, then 0 into 0 and 3, and 3 into 3 and 4.
-    parents = [-1, 0, 1, 0, 3]
-    assert [_next_cut(parents, cluster, 1) for cluster in (0, 1)] == [3, 2]
-    assert [_next_cut(parents, cluster, 3) for cluster in (0, 3)] == [-1, 4]
-    assert _next_cut(parents, 1, 2) == -1
-
-
-def test_a_run_begun_before_parents_and_cuts_were_kept_goes_on(tmp_path: Path) -> None:
-    file = tmp_path / "state.safetensors"
-    save(file, play(EAGER, start(6), [0, 1, 2, 3], OPPOSED), 1)
-    with reading(file, "") as (opened, header):
-        tensors = tensors_in(opened)
-    # Versions before knew less, and held headings of each half's last cut.
-    for name in ("parent", "stayed", "cuts"):
-        del tensors[name]
-    tensors["headings"][0] = torch.tensor([2.0, 0.2])
-    write(file, tensors, header)
-    restored, _ = load(file, start(6))
-    later = play(EAGER, restored, [0, 2, 4], [[2.0, 0.0], [-0.1, 0.0], [-3.0, 0.1]], number=1)
-    assert later.labels.tolist() == [0, 0, 1, 1, 1, 0]
-
-
 @pytest.mark.parametrize(
     "algorithm",
     [
@@ -230,15 +183,6 @@ def test_linkage_is_that_of_the_authors_code_or_the_optimal_bipartition() -> Non
     # The largest gap between neighbours, 50 degrees, separates best (FLACC, Remark 3).
     best = play(replace(lax, linkage="single"), start(5), range(5), update)
     assert best.labels.tolist() == [0, 0, 0, 0, 1]
-
-
-def test_a_later_split_renames_clients_by_their_numbers_in_the_federation() -> None:
-    state = replace(start(6, [[0.0, 0.0], [5.0, 5.0]]), labels=torch.tensor([0, 1, 0, 1, 1, 1]))
-    update = [[0.1, 0.0], [2.0, 0.0], [0.1, 0.0], [-2.0, 0.0], [2.0, 0.0], [-2.0, 0.0]]
-    after = play(EAGER, state, range(6), update)
-    assert after.labels.tolist() == [0, 1, 0, 2, 1, 2]
-    expected = torch.tensor([[0.1, 0.0], [5.0, 5.0], [5.0, 5.0]])
-    torch.testing.assert_close(after.models, expected)
 
 
 def test_a_member_that_did_not_answer_stays_with_the_larger_half() -> None:

@@ -12,7 +12,6 @@ UNUSUAL = {
     "regression of x (n,)",
     "binary, one output",
     "multi-label, whole numbers",
-    "LSTM, padded sequences",
     "transformer, padded sequences",
 }
 
