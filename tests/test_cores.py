@@ -9,16 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 
 import umbel
 from tests.processes import PATIENCE
 from umbel.cores import BINDING, allowed_cores, cores, roaming
-from umbel.engines import EngineSettings, make_engine
-from umbel.engines.processes.workers import Workers
-from umbel.networks import CNN
 
 ALL = sorted(allowed_cores())
 
@@ -136,34 +131,8 @@ def test_a_process_that_is_told_to_use_one_core_uses_that(tmp_path: Path) -> Non
     assert printed(code, {}, tmp_path) == [["cores", 1, ALL[1:2]]]
 
 
-@counts_two
-def test_a_container_or_a_user_may_allow_fewer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
-    net = umbel.Net(lambda: CNN((2,), 3, 4).build((1, 8, 8), 10))
-    data = np.zeros((5, 1, 8, 8), np.float32), np.arange(5)
-    federation = umbel.Federation.from_arrays([data, data], test_fraction=0.0)
-    settings = EngineSettings(device="cpu")
-    for few in (1, 2):
-        monkeypatch.setenv(LIMIT, str(few))
-        assert cores() == few
-        workers = make_engine(net, federation, settings)
-        assert isinstance(workers, Workers)
-        assert workers.count == few  # one worker is one thread, so that the bits are the same
-
-
 @pytest.mark.parametrize("value", ["many", "1.5", ""])
 def test_a_limit_that_is_no_number_is_named(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(LIMIT, value)
     with pytest.raises(umbel.UsageError, match=rf"{LIMIT}: '{value}' is not a whole number"):
         cores()
-
-
-def test_variables_that_bind_threads_are_there_again_afterwards(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("OMP_PROC_BIND", "true")
-    with roaming():
-        assert "OMP_PROC_BIND" not in os.environ
-    assert os.environ["OMP_PROC_BIND"] == "true"

@@ -30,12 +30,6 @@ def test_a_setting_has_its_meaning_its_default_and_its_range() -> None:
     assert {doc.name for doc in field_docs(umbel.FLACC)} >= {"local", "n_merge", "averaging"}
 
 
-def test_what_is_checked_only_for_some_other_setting_is_no_range() -> None:
-    docs = {doc.name: doc for doc in field_docs(umbel.EngineSettings)}
-    assert "Ray" not in docs["device"].allowed
-    assert docs["precision"].allowed == '"full" or "bf16"'
-
-
 def test_help_and_notebooks_tell_of_every_field() -> None:
     helped = pydoc.plain(pydoc.render_doc(umbel.FLACC))
     assert "n_merge = 2" in helped
@@ -47,16 +41,3 @@ def test_help_and_notebooks_tell_of_every_field() -> None:
             assert TITLE in told
             assert all(f"    {doc.name}" in told for doc in field_docs(thing)), name
             assert TITLE not in str(thing.__doc__)  # which is written, and not read from anywhere
-
-
-def test_a_class_without_source_has_its_docstring_alone() -> None:
-    made: dict[str, object] = {"umbel": umbel}
-    exec(
-        "from dataclasses import dataclass\n"
-        "@dataclass(frozen=True)\n"
-        "class Typed(umbel.FedAvg):\n    'Typed at a prompt.'\n    more: int = 1\n",
-        made,
-    )
-    kind = made["Typed"]
-    assert isinstance(kind, type)
-    assert [doc.meaning for doc in field_docs(kind)][-1] == ""

@@ -16,7 +16,7 @@ from umbel.engines.metering import Metered
 from umbel.engines.replies import guarded as wrappers
 from umbel.engines.replies.guarded import Guarded, QuorumError
 from umbel.engines.replies.validation import Limits
-from umbel.flow import Engine, Replies, Request, Rows, drive
+from umbel.flow import Replies, Request, Rows, drive
 from umbel.reduction import MANY, Reduction, cluster_sums
 from umbel.result.run import Run
 from umbel.server.aggregation import Averaging
@@ -164,14 +164,6 @@ def test_honest_clients_are_asked_once(rows_at_once: int) -> None:
     assert rows_at_once > 0
 
 
-def test_clients_elsewhere_are_asked_at_once_whatever_they_send(rows_at_once: int) -> None:
-    engine = Watched()
-    replies = Guarded(engine, Limits(), elsewhere=True).send(asked(Reduction(3, LABELS.repeat(2))))
-    assert engine.most == 6
-    assert replies.sums is not None
-    assert rows_at_once > 0
-
-
 @pytest.mark.parametrize("name", ["FedAvg", "IFCA", "PerFedAvg"])
 def test_a_round_in_blocks_is_the_round_at_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import umbel.algorithms
@@ -199,10 +191,3 @@ def test_who_trained_the_best_model_comes_as_rows_or_as_sums() -> None:
     assert torch.equal(rows.chosen, rows.losses.argmin(1))
     step = averaging.step(rows.update, rows.chosen, rows.num_examples, 2, ctx.layout)
     torch.testing.assert_close(step, averaging.step_of(summed.sums, ctx.layout))
-
-
-def test_an_engine_without_the_guard_may_leave_the_rows_as_they_are() -> None:
-    engine: Engine = Sequential(mlp(), blobs())
-    replies = engine.send(asked(Reduction(1, torch.zeros(6, dtype=torch.long))))
-    assert replies.sums is None
-    assert len(replies.columns["update"]) == 6

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import pkgutil
 import re
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,17 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
 
 import umbel
 from tests.federations import blobs, mlp
-from umbel.client.objectives import Objective
 from umbel.data.federation import Federation
 from umbel.notebooks import HtmlTable, cut
-from umbel.report.terminal.results import one_line
 from umbel.result.outcomes import spread_text
 from umbel.run.records import Record
-from umbel.summary import counted, number_text, scaled_text, settings
+from umbel.summary import counted, number_text, scaled_text
 
 SHORT = 400
 
@@ -101,33 +97,6 @@ def test_runs_nets_states_and_records_are_short() -> None:
             assert not re.search(r"tensor|array\(", repr(shown))
 
 
-def test_a_state_of_ones_own_is_short_too_unless_it_says_otherwise() -> None:
-    @dataclass(frozen=True)
-    class Mine(umbel.State):
-        seen: Tensor
-
-    @dataclass(frozen=True)
-    class Loud(umbel.State):
-        def __repr__(self) -> str:
-            return "loud"
-
-    zeros = torch.zeros(2, 3)
-    assert repr(Mine(zeros, zeros, zeros)).endswith("seen=float32 (2, 3))")
-    assert repr(Loud(zeros, zeros)) == "loud"
-
-
-def test_nets_tell_what_is_not_trained_and_what_for() -> None:
-    own = Objective(lambda o, y: (o - y).abs().sum(1), lambda o, y: (o > y).sum(1))
-    net = umbel.Net(lambda: nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)), own)
-    assert repr(net) == ("Net: Sequential, 12 trained values and 4 others, an objective of its own")
-    assert "running_mean" in net._repr_html_()
-
-
-def test_messages_about_modules_do_not_print_tensors() -> None:
-    with pytest.raises(TypeError, match=r"build returned a Tensor, which is not an nn\.Module"):
-        umbel.Net(lambda: torch.full((3,), 1234.5))  # type: ignore[arg-type, return-value]
-
-
 def test_names_are_escaped_and_tables_have_no_colours_of_their_own() -> None:
     x, y = np.ones((2, 1)), np.array([0, 1])
     federation = Federation.from_arrays([(x, y)], names=["<b>&"], test_fraction=0)
@@ -145,23 +114,6 @@ def test_long_tables_are_cut_and_say_so() -> None:
     assert repr(table).splitlines()[-1] == "... and 1,010 more clients"
     assert len(table.rows) == 20
     assert repr(HtmlTable(("run", "ARI"), (("ifca", "0.5"),))) == "run   ARI\nifca  0.5"
-
-
-def test_settings_are_the_ones_that_are_not_the_defaults() -> None:
-    assert settings(umbel.FLACC()) == "FLACC"
-    own = umbel.FedAvg(umbel.LocalTraining(lr=0.5))
-    assert settings(own) == "FedAvg(local=LocalTraining(lr=0.5))"
-    assert settings(nn.Linear(1, 1)) == "Linear"
-    assert [counted(n, "client") for n in (1, 1200)] == ["1 client", "1,200 clients"]
-
-
-def test_what_is_rounded_to_zero_has_no_sign() -> None:
-    assert [number_text(value, 2) for value in (-0.0033, -0.0067, None)] == ["0.00", "-0.01", "-"]
-    assert number_text(3, 0) == "3"
-    assert spread_text([-0.001, -0.003], 2) == "0.00±0.00"
-    record = Record(0, ari=-0.0033)
-    assert repr(record) == "Record: round 0, ARI 0.00"
-    assert one_line(record, None) == "round 1  ARI 0.00"
 
 
 def test_a_result_is_its_last_round_and_never_fails(tmp_path: Path) -> None:

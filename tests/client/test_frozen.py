@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 import umbel
-from tests.engines.modules import Tied
 from tests.federations import blobs
 from tests.frozen import HalfBackbone, Trunk
 from umbel.checks import UsageError
@@ -54,16 +53,6 @@ def test_patterns_choose_what_is_frozen() -> None:
     assert next(n for n, p in module.named_parameters() if p.requires_grad) == "trunk.2.weight"
     with pytest.raises(UsageError, match=r"freeze: 'body\.\*' is not a pattern for any of"):
         freeze(module, ["body.*"])
-
-
-def test_what_layers_share_has_every_name_that_it_is_known_by() -> None:
-    assert names(Net(Tied, trained=["head.*"])) == ["embedding.weight", "head.bias"]
-    layout = Net(Tied).layout
-    hit = [name for name, flags in layout.tensors(layout.mask(["head.*"])).items() if flags.all()]
-    assert hit == ["embedding.weight", "head.bias"]
-    module = Tied()
-    freeze(module, ["head.weight"])
-    assert [n for n, p in module.named_parameters() if p.requires_grad] == ["head.bias"]
 
 
 def test_what_trains_must_be_of_one_type() -> None:

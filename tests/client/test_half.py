@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from tests.engines.test_equality import request
 from tests.federations import blobs, mlp
 from umbel.client.batches import Batch
-from umbel.client.kernel_choice import KernelName
 from umbel.client.kernels import by_example, dense, half
 from umbel.client.net import Net
-from umbel.client.objectives import Objective
 from umbel.client.optimizers import SGD, Adam
 from umbel.client.work import Gradient, LocalTraining, MeanLoss, Work
 from umbel.engines import Sequential, Vectorised
@@ -82,16 +78,6 @@ def test_steps_too_small_for_bfloat16_are_not_lost() -> None:
     assert float((found - exact).norm() / exact.norm()) < 0.1
 
 
-def test_small_products_stay_in_full_precision() -> None:
-    net, federation = mlp(), blobs()
-    asked = request(LocalTraining(batch_size=4, epochs=2), net, [0, 1, 2])
-    full, rounded = (
-        Vectorised(net.using("dense", precision), federation).send(asked).columns["update"]
-        for precision in ("full", "bf16")
-    )
-    assert torch.equal(rounded, full)
-
-
 def test_the_rule_takes_large_products() -> None:
     net = Net(lambda: nn.Linear(784, 200))
     batch = Batch(torch.rand(200, 784), torch.arange(200))
@@ -113,33 +99,3 @@ def test_replies_do_not_depend_on_the_number_of_workers(work: Work) -> None:
     for count in (1, 3):
         for name, column in Workers(engine, count).send(asked).columns.items():
             assert torch.equal(column, expected[name])
-
-
-def test_second_derivatives_are_in_full_precision() -> None:
-    net, batch = mlp(), Batch(torch.rand(4, 6), torch.tensor([0, 1, 2, 0]))
-    theta = net.new(0)
-    losses: list[Callable[[], torch.Tensor]] = [
-        lambda one=one: one.training_loss(theta, theta[:0], batch)  # type: ignore[misc]
-        for one in (net, net.using("dense", "bf16"))
-    ]
-    assert torch.equal(losses[0](), losses[1]())
-
-
-@pytest.mark.parametrize("kernel", ["general", "in-place"])
-def test_losses_of_other_networks_are_in_full_precision(kernel: KernelName) -> None:
-    seen: set[torch.dtype] = set()
-
-    def squares(outputs: Tensor, y: Tensor) -> Tensor:
-        seen.add(outputs.dtype)
-        return (outputs[:, 0] - y) ** 2
-
-    objective = Objective(squares, squares)
-    build = lambda: nn.Sequential(nn.Linear(6, 40), nn.Tanh(), nn.Linear(40, 1))  # noqa: E731
-    net = Net(build, objective).using(kernel, "bf16")
-    batch = Batch(torch.randn(9, 6), torch.rand(9))
-    theta = net.new(0)
-    losses, (_, loss) = net.losses(theta, batch), net.gradient_and_loss(theta, batch)
-    assert seen == {losses.dtype} == {loss.dtype} == {torch.float32}
-    assert float(loss) == pytest.approx(float(losses.mean()), rel=1e-6)
-    coarse = losses.bfloat16().float()
-    assert not torch.equal(losses, coarse)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,14 +9,14 @@ import torch
 from torch import Tensor, nn
 
 import umbel
-from tests.engines.modules import Bounded, Build, Tagger, Transformer, normed
+from tests.engines.modules import Bounded, Build, Tagger, normed
 from tests.federations import blobs
 from tests.frozen import Trunk
 from umbel.checks import UsageError
 from umbel.client.batches import IGNORED, Batch
 from umbel.client.kernel_choice import KernelName
 from umbel.client.net import Net
-from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine
+from umbel.engines import EngineSettings, Sequential, make_engine
 from umbel.engines.processes.workers import Workers
 
 LOCAL = umbel.LocalTraining(lr=0.1, epochs=2, batch_size=8)
@@ -70,26 +69,6 @@ def test_runs_come_to_the_same(name: Any) -> None:
         run = umbel.Run(umbel.FedAvg(local=LOCAL), blobs(), trunk(), engine=settings)
         states.append([state.models for state, _ in run.rounds(3)][-1])
     torch.testing.assert_close(states[0], states[1])
-
-
-def test_memory_bounds_what_goes_through_at_once_where_clients_work_one_by_one() -> None:
-    net, federation = Net(Transformer), _sequences()
-    values = net.modules.values_per_example(federation.train.x[:1])
-    settings = EngineSettings("sequential", device="cpu", memory_mb=5.5 * 8 * values / 2**20)
-    engine = make_engine(net, federation, settings)
-    within = engine.engine if isinstance(engine, Workers) else engine
-    assert isinstance(within, Sequential)
-    assert within.net.way.micro_batch == 5
-    batched = make_engine(net, federation, replace(settings, name="vectorised"))
-    within = batched.engine if isinstance(batched, Workers) else batched
-    assert isinstance(within, Vectorised)
-    assert within.net.way.micro_batch is None
-
-
-def _sequences() -> umbel.Federation:
-    generator = torch.manual_seed(0)
-    x = torch.randint(7, (8, 6), generator=generator)
-    return umbel.Federation.from_arrays([(x, x), (x, x)])
 
 
 def test_no_more_than_so_many_examples_go_through_at_once() -> None:

@@ -132,38 +132,6 @@ def test_all_models_share_the_constants_of_the_module() -> None:
     assert not torch.equal(one.get_parameter("layer.weight"), other.get_parameter("layer.weight"))
 
 
-def test_a_module_may_write_in_what_it_does_not_save() -> None:
-    net, x = Net(Buffers), torch.randn(5, 4, generator=torch.manual_seed(0))
-    batch, theta = Batch(x, torch.arange(5) % 2), net.new(0)
-    once, _ = net.gradient(theta, batch)
-    again, _ = net.gradient(theta, batch)
-    torch.testing.assert_close(once, again)
-    assert net.modules.after_training(x) == ([], [])
-
-
-class Replacing(nn.Module):
-    """Counts its passes, by a new tensor each time, in a buffer that is not saved."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(4, 2)
-        self.passes: torch.Tensor
-        self.register_buffer("passes", torch.ones(()), persistent=False)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.passes = self.passes + 1
-        out: torch.Tensor = self.layer(x) / self.passes
-        return out
-
-
-@pytest.mark.parametrize("kernel", ["general", "in-place"])
-def test_what_it_does_not_save_it_may_replace_too(kernel: KernelName) -> None:
-    net, x = Net(Replacing).using(kernel), torch.randn(5, 4, generator=torch.manual_seed(0))
-    batch, theta = Batch(x, torch.arange(5) % 2), net.new(0)
-    assert torch.equal(net.gradient(theta, batch)[0], net.gradient(theta, batch)[0])
-    assert torch.equal(net.outputs(theta, x), net.outputs(theta, x))
-
-
 def test_a_constant_that_training_moves_is_named() -> None:
     class Counting(Buffers):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

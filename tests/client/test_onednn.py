@@ -12,8 +12,7 @@ from torch import Tensor
 from tests.engines.test_equality import request
 from tests.federations import blobs, mlp
 from umbel.client.kernels import by_example, onednn
-from umbel.client.kernels.moving import _add_product
-from umbel.client.kernels.products import forward, matmul, put_product, put_weight
+from umbel.client.kernels.products import forward
 from umbel.client.work import Gradient, LocalTraining, MeanLoss, Work
 from umbel.engines import Sequential, Vectorised
 from umbel.engines.processes.workers import Workers, can_fork
@@ -60,27 +59,6 @@ def test_outputs_of_a_layer(models: int, of_rows: int, with_bias: bool, taken: l
     layer = [weight, bias] if with_bias else [weight]
     assert close(forward([layer], x, [False])[-1], exact)
     assert taken == ([ROWS] * MODELS if models > 1 else [ROWS * MODELS])
-
-
-@pytest.mark.usefixtures("taken")
-def test_products_written_into_a_view_leave_the_rest_as_it_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    slope, x = drawn(MODELS, ROWS, SIZE_OUT), drawn(MODELS, ROWS, SIZE_IN)
-    exact = slope.double().mT @ x.double()
-    table = torch.full((MODELS, SIZE_OUT * SIZE_IN + 2), 9.0)
-    weight = table[:, 1:-1].view(MODELS, SIZE_OUT, SIZE_IN)
-    monkeypatch.setattr("umbel.client.kernels.products.LARGE_PRODUCT", 1)
-    put_weight(weight, slope, x, half=False)
-    assert close(weight, exact)
-    for old, new in ((1.0, -0.5), (0.9, 2.0), (0.0, 1.0)):
-        before = weight.clone()
-        _add_product(slope, x, weight, old, new)
-        assert close(weight, old * before.double() + new * exact)
-    assert bool((table[:, [0, -1]] == 9).all())
-    put_product(weight[0], slope[0].t(), x[0])
-    assert close(weight[0], exact[0])
-    assert close(matmul(x[0], x[0].t()), x[0].double() @ x[0].double().t())
 
 
 @pytest.mark.usefixtures("taken")

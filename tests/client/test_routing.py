@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from tests.federations import blobs
-from umbel.checks import UsageError
 from umbel.client.batches import Batch
-from umbel.client.experts import Down, slot_shares
+from umbel.client.experts import slot_shares
 from umbel.client.layout import unflatten
 from umbel.client.net import Net
 from umbel.client.routing import Routing, adapters_of, columns_of, directions
@@ -76,34 +74,6 @@ def test_a_mixture_adds_up_the_experts_with_the_routers_weights(own: int) -> Non
     torch.testing.assert_close(net.routed(3).module(theta)(x), expected)
 
 
-class Tied(nn.Module):
-    """Two layers that share an adapter."""
-
-    def __init__(self, one_module: bool) -> None:
-        super().__init__()
-        one, other = (LoRA(nn.Linear(4, 4), rank=2) for _ in range(2))
-        other.lora_A.weight, other.lora_B.weight = one.lora_A.weight, one.lora_B.weight
-        self.layers = nn.Sequential(one, nn.Tanh(), one if one_module else other)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)  # type: ignore[no-any-return]
-
-
-@pytest.mark.parametrize("one_module", [False, True])
-def test_an_adapter_at_several_places_is_a_mixture_at_each(one_module: bool) -> None:
-    net = Net(lambda: Tied(one_module).double())
-    routing, models, routers = experts(net, 2)
-    theta = whole(routing, models, routers)[0]
-    routed = net.routed(2)
-    layers = routed.module(theta).get_submodule("layers")
-    first, last = layers.get_submodule("0"), layers.get_submodule("2")
-    assert isinstance(first.lora_A, Down)
-    assert first.lora_A is last.lora_A
-    assert first.lora_B is last.lora_B
-    x = drawn(5, 4)
-    torch.testing.assert_close(routed.outputs(theta, x), routed.module(theta)(x))
-
-
 def test_alike_experts_are_as_one_whatever_the_router_says() -> None:
     net = adapted_mlp(torch.float64)
     routing, models, routers = experts(net, 3)
@@ -144,18 +114,6 @@ def test_the_other_experts_are_in_their_order_and_are_not_trained() -> None:
     assert all(slope.any() for slope in slopes.values())
     assert {name for name in slopes if "router" in name} == {"1.lora_A.router", "3.lora_A.router"}
     assert torch.equal(rest, theta[1][routing.layout.num_weights :])
-
-
-def test_new_routers_are_drawn_as_the_weights_of_linear_layers_are() -> None:
-    net = Net(lambda: nn.Sequential(LoRA(nn.Linear(400, 3)), nn.ReLU(), LoRA(nn.Linear(3, 2))))
-    routing = Routing(net.layout, 30)
-    first, again, other = (routing.new_routers(torch.zeros(1), seed) for seed in (1, 1, 2))
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
-    assert first.dtype == torch.float32
-    wide = first[0, : 59 * 400]
-    assert wide.abs().max() <= 1 / 20
-    assert wide.std().item() == pytest.approx(1 / 20 / 3**0.5, rel=0.05)
 
 
 def test_directions_are_the_mean_cosines_of_b() -> None:
@@ -230,51 +188,6 @@ def test_an_update_is_of_what_is_the_clients_own() -> None:
     assert not update[len(gradient) :].any()
 
 
-def test_a_model_of_another_size_is_refused_before_anything_is_made() -> None:
-    net, federation = adapted_mlp(torch.float64), blobs()
-    index = torch.zeros(1, dtype=torch.long)
-    work = Routed(LocalTraining(), 1000)
-    with pytest.raises(UsageError, match=r"theta: 3 is not [\d,]+, the size"):
-        Sequential(net, federation).send(
-            Request(work, index, [0], each={"theta": Rows(torch.zeros(1, 3), index)})
-        )
-    for number in (1, 10**9):
-        with pytest.raises(UsageError, match=rf"num_experts: {number} is not in 2 to 1000"):
-            Routed(LocalTraining(), number)
-
-
-class OneMatrix(nn.Module):
-    """A layer whose adapter is not made of linear layers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.base = nn.Linear(4, 4).requires_grad_(False)
-        self.lora_A = nn.Parameter(torch.zeros(2, 4))
-        self.lora_B = nn.Parameter(torch.zeros(4, 2))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.base(x) + x @ self.lora_A.T @ self.lora_B.T  # type: ignore[no-any-return]
-
-
-def frozen_down() -> nn.Module:
-    layer = LoRA(nn.Linear(4, 4))
-    layer.lora_A.requires_grad_(False)
-    return layer
-
-
-@pytest.mark.parametrize(
-    ("build", "why"),
-    [
-        (lambda: nn.Linear(4, 4), r"net: no adapters: .* umbel\.networks\.LoRA"),
-        (OneMatrix, "lora_A: is trained, and a network with low-rank adapters"),
-        (frozen_down, r"lora_B\.weight: is trained, and"),
-    ],
-)
-def test_networks_without_whole_adapters_are_refused(build: Any, why: str) -> None:
-    with pytest.raises(UsageError, match=why):
-        Net(build).routed(2)
-
-
 def test_the_plain_network_is_as_before() -> None:
     net = adapted_mlp(torch.float64)
     theta, x = net.new(0), drawn(3, 6)
@@ -313,13 +226,3 @@ def test_each_place_of_a_sequence_has_its_own_weights() -> None:
     shares = slot_shares(x @ routers[0].view(3, 6).T, 2)
     assert shares.shape == (4, 5, 2)
     assert len(set(shares[..., 0].flatten().tolist())) > 10
-
-
-def test_the_frozen_values_of_a_mixture_are_in_the_memory_of_the_plain_network() -> None:
-    net = adapted_mlp()
-    plain, mixed = (
-        {name: t.data_ptr() for name, t in each.modules.frozen.items()}
-        for each in (net, net.routed(4))
-    )
-    assert plain == mixed
-    assert len(plain) == 4

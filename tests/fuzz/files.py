@@ -76,25 +76,12 @@ def _bomb(folder: Path) -> None:
 
 
 def _arrays() -> list[Wrong]:
-    shapes = (
-        *(f"({2**62}, {2**62})", f"({2**40},)", f"({2**31},)", "(-20, -4)", "(-1, 4)", "(2.0, 4)"),
-        *(
-            f"(0, {2**62}, {2**62})",
-            "'abc'",
-            f"({5000 * '9'},)",
-            f"({100 * '1,'})",
-            "(20, 4)",
-            "()",
-        ),
-    )
+    shapes = (f"({2**62}, {2**62})", f"({2**40},)", "(-20, -4)", "'abc'", "(20, 4)", "()")
     contents = {f"shape {shape[:30]}": _shaped(shape) for shape in shapes}
-    contents |= {
-        f"type {t}": _shaped("(20, 4)", t) + bytes(320) for t in ("zz", "O", "S0", "V9", "M8")
-    }
+    contents |= {f"type {t}": _shaped("(20, 4)", t) + bytes(320) for t in ("zz", "O")}
     contents |= {
         "deep": _header(9000 * "("),
         "an endless header": _header("{}", version=b"\x03\x00", length=2**32 - 1),
-        "a version of its own": _header("{}", version=b"\x09\x00"),
         "empty": b"",
         "a pickle": b"\x80\x04.",
         "text": b"hello",
@@ -103,17 +90,11 @@ def _arrays() -> list[Wrong]:
     held: dict[str, dict[str, Any]] = {
         "labels of 2e9": {"y": Y + 2_000_000_000},
         "labels of 2^63 - 1": {"y": np.full(20, 2**63 - 1)},
-        "labels beyond": {"y": Y.astype(np.uint64) + 2**63},
         "labels below": {"y": Y - 1},
-        "labels in two dimensions": {"y": np.stack([Y, Y], 1)},
-        "labels in three": {"y": np.zeros((20, 3, 4), np.int64)},
         "no labels": {"y": np.zeros((20, 0), np.int64)},
         "no inputs": {"x": np.zeros((20, 0))},
-        "one number": {"x": np.zeros(())},
         "words": {"x": X.astype(str)},
         "complex": {"x": X.astype(complex)},
-        "fields": {"x": np.zeros(20, dtype=[("a", "f4")])},
-        "dates": {"x": np.zeros((20, 2), dtype="M8[s]")},
         "nan": {"x": X * np.nan},
         "one more": {"x": X[1:]},
     }
@@ -144,23 +125,13 @@ def _folders() -> list[Wrong]:
         "a bomb": _bomb,
         "an empty file": _beside("c.npz", b""),
         "an empty archive": _beside("c.npz", b"PK\x05\x06" + bytes(18)),
-        "the start of an archive": _beside("c.npz", b"PK\x03\x04" + 100 * b"a"),
         "an array": _beside("c.npz", _shaped("(20, 4)") + bytes(320)),
         "a pipe": special("c.npz", os.mkfifo),
-        "a device": special("c.npz", lambda file: file.symlink_to("/dev/zero")),
-        "a folder": special("c.npz", Path.mkdir),
         "a link to itself": special("c.npz", lambda file: file.symlink_to("c.npz")),
         "a name with a line": named("a\nb"),
         "a name that colours": named("\x1b[31m"),
-        "a name that turns": named("\u202eb"),
-        "a name of bytes": named("\udcff"),
         "groups not UTF-8": _beside("groups.csv", b"a,\xff\nb,1"),
-        "groups twice": _beside("groups.csv", b"a,0\na,1\nb,1"),
-        "no groups": _beside("groups.csv", b""),
-        "groups of three": _beside("groups.csv", b"a,0,1\nb,1"),
         "endless groups": _beside("groups.csv", (2**24 + 1) * b"a"),
-        "groups in a pipe": special("groups.csv", os.mkfifo),
-        "groups in a folder": special("groups.csv", Path.mkdir),
     }
     wrong = [Wrong(f"clients: {name}", CLIENTS, make) for name, make in cases.items()]
     for setting in ("num_classes=0", f"num_classes={2**63 - 1}", "num_classes=2000000000"):
@@ -217,17 +188,13 @@ def _parquets() -> list[Wrong]:
 
     cases: dict[str, Callable[[], bytes]] = {
         "empty": lambda: b"",
-        "text": lambda: b"hello",
         "marks alone": lambda: b"PAR1" + 100 * b"x" + b"PAR1",
         "cut": lambda: whole()[:-200],
         "flipped": flipped,
-        "no rows": lambda: _parquet([], []),
-        "no images": lambda: _parquet(20 * [None], 20 * [0]),
         "other images": lambda: _parquet(20 * [b"junk"], 20 * [0]),
         "images of two sizes": lambda: _parquet(10 * [_picture(), _picture(9)], 20 * [0]),
         "endless images": lambda: _parquet(20 * [_picture(8, said=100_000)], 20 * [0]),
         "no labels": lambda: _parquet(20 * [_picture()], 20 * [None]),
-        "labels below": lambda: _parquet(20 * [_picture()], 20 * [-1]),
         "labels of 2^40": lambda: _parquet(20 * [_picture()], 20 * [2**40]),
     }
     return [Wrong(f"Parquet: {name}", _data(*MINE), of(make)) for name, make in cases.items()]

@@ -44,22 +44,15 @@ def _files() -> list[Wrong]:
     """Experiment files."""
     texts: dict[str, str | bytes] = {
         "brackets": f"x = {3000 * '['}",
-        "tables": f"{'.'.join(3000 * 'a')} = 1",
-        "digits": f"rounds = {DIGITS}",
         "endless": 2**20 * "#",
         "another coding": b"\xff\xfe",
         "a control character": "name = \0",
-        "extends a control character": 'extends = "a\\u0000"',
-        "extends a long name": f'extends = "{10_000 * "a"}"',
-        "extends a folder": 'extends = "."',
         "extends itself": 'extends = "wrong.toml"',
         "extends a list": "extends = []",
     }
     there: dict[str, Prepare] = {
         "a pipe": lambda folder: os.mkfifo(folder / "wrong.toml"),
         "a device": lambda folder: (folder / "wrong.toml").symlink_to("/dev/zero"),
-        "a folder": lambda folder: (folder / "wrong.toml").mkdir(),
-        "a link to itself": lambda folder: (folder / "wrong.toml").symlink_to("wrong.toml"),
     }
     there |= {name: _toml(text) for name, text in texts.items()}
     wrong = [Wrong(f"TOML: {name}", ("run", "wrong.toml"), make) for name, make in there.items()]
@@ -127,19 +120,13 @@ def _options() -> list[Wrong]:
     ]
     names = ("a\0.toml", "a\udcff.toml", "a\nb.toml", 100_000 * "a", "", ".", "\u202e", "--", "-z")
     wrong += [Wrong(f"run {name[:20]!r}", ("run", name)) for name in names]
-    commands = ("show", "resume", "finish", "report", "estimate-clusters")
-    runs = (*names[:7], "small.toml")
-    wrong += [Wrong(f"{c} {name[:20]!r}", (c, name)) for c in commands for name in runs]
     none = ("scenario.examples=[9999]", "rounds=0,1")
     wrong += [Wrong(f"compare {s}", ("compare", "both", "--set", s), _comparison) for s in none]
     wrong += [
         Wrong("list", ("list", "experiments", 10_000 * "[")),
-        Wrong("list a\0", ("list", "a\0")),
         Wrong("compare seeds", ("compare", "both", "--seeds", DIGITS), _comparison),
-        Wrong("compare many", ("compare", "both", "--seeds", str(2**63 - 1)), _comparison),
         Wrong("sweep", ("compare", "both", "--set", f"rounds={100_000 * '1,'}1"), _comparison),
         Wrong("reproduce seeds", ("reproduce", "cflgp-fig1", "--seeds", DIGITS)),
-        Wrong("reproduce gone", ("reproduce", 1000 * "a")),
     ]
     return wrong
 
@@ -151,7 +138,6 @@ WORDS = [
     _module("exits", "raise SystemExit(3)"),
     _module("fails", "1 / 0"),
     _module("ends", "("),
-    _module("recurs", "def f(): f()\nf()"),
     _module("lacks", "Other = 1"),
     _module("lies", "Name = 1"),
 ]

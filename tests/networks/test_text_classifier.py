@@ -8,22 +8,16 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor, nn
+from torch import Tensor
 
 import umbel
 from tests.networks.tiny import (
-    IDS,
     WORDS,
-    change,
     encoder,
-    made,
-    of_images,
     package,
-    transformers,
-    with_heads_inside,
 )
 from umbel.networks import TextClassifier
-from umbel.networks.base import check_size, without_values
+from umbel.networks.base import check_size
 from umbel.networks.encoders import encoder_folder, load_encoder
 
 X = torch.tensor([[2, 5, 6, 7, 3, 0], [2, 9, 3, 0, 0, 0], [2, 9, 3, -1, -1, -1]])
@@ -87,16 +81,6 @@ def test_the_encoder_is_loaded_once_and_its_tensors_are_in_one_place(folder: Pat
     assert all(one[name].data_ptr() == other[name].data_ptr() for name in frozen)
 
 
-def test_adapters_have_no_values_before_their_size_is_checked(folder: Path) -> None:
-    recipe = TextClassifier(encoder=str(folder), adapters=2)
-    with without_values():
-        module = recipe.made((6,), 3)
-    assert all(each.is_meta for each in module.parameters() if each.requires_grad)
-    with pytest.raises(umbel.UsageError, match=r"to train its .* values"):
-        check_size(TextClassifier(encoder=str(folder), adapters=10**12), (6,), 3)
-    assert not any(each.is_meta for each in recipe.made((6,), 3).parameters())
-
-
 def test_an_encoder_inside_a_package_is_found_without_running_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,26 +90,6 @@ def test_an_encoder_inside_a_package_is_found_without_running_the_package(
     assert found == tmp_path / "some_encoder" / "model"
     net = net_of(TextClassifier(encoder="package:some_encoder", adapters=1))
     assert net.outputs(net.new(0), X).shape == (3, 3)
-
-
-def test_an_empty_text_may_be_padded_by_negative_ids(folder: Path) -> None:
-    net = net_of(TextClassifier(encoder=str(folder), adapters=0))
-    zeros, negative = torch.zeros((1, 4), dtype=torch.long), torch.full((1, 4), -1)
-    theta = net.new(0)
-    torch.testing.assert_close(net.outputs(theta, negative), net.outputs(theta, zeros))
-
-
-@pytest.mark.parametrize(
-    ("kind", "dropout"),
-    [("GPT2Model", "resid_pdrop embd_pdrop attn_pdrop"), ("BertModel", "hidden_dropout_prob")],
-)
-def test_an_encoder_has_no_dropout_whatever_its_settings_are_called(
-    kind: str, dropout: str, tmp_path: Path
-) -> None:
-    made(kind, **dict.fromkeys(dropout.split(), 0.1)).save_pretrained(tmp_path)
-    found = [part for part in load_encoder(str(tmp_path)).modules() if isinstance(part, nn.Dropout)]
-    assert found
-    assert {part.p for part in found} == {0.0}
 
 
 def test_what_holds_no_encoder_is_refused(tmp_path: Path, folder: Path) -> None:
@@ -167,60 +131,6 @@ def test_an_encoder_whose_weights_do_not_fit_is_refused(tmp_path: Path, folder: 
             load_encoder(written(tensors))
 
 
-def test_an_encoder_with_layers_that_peft_would_train_whole_is_refused(tmp_path: Path) -> None:
-    with_heads_inside().save_pretrained(tmp_path)
-    recipe = TextClassifier(encoder=str(tmp_path), adapters=2, targets=("post_proj",))
-    with pytest.raises(
-        umbel.UsageError, match=r"^encoder: peft would train its .*[qkv]_head whole"
-    ):
-        recipe.build((6,), 3)
-    net = net_of(TextClassifier(encoder=str(tmp_path), adapters=0))
-    assert [entry.name for entry in net.layout.weights] == ["head.weight", "head.bias"]
-
-
-def test_a_target_may_be_the_whole_name_of_a_layer(folder: Path) -> None:
-    whole = "encoder.encoder.layer.0.attention.self.value"
-    net = net_of(TextClassifier(encoder=str(folder), adapters=2, targets=(whole,)))
-    trained = [entry.name for entry in net.layout.weights if ".lora_A." in entry.name]
-    assert len(trained) == 1
-    assert whole in trained[0]
-
-
-def test_an_encoder_is_not_changed_by_being_tried(tmp_path: Path) -> None:
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
-    config = transformers.BigBirdConfig(vocab_size=20, intermediate_size=16, **sizes)
-    transformers.BigBirdModel(config).save_pretrained(tmp_path)
-    kept = TextClassifier(encoder=str(tmp_path), adapters=0)
-    # its passes over short texts change it
-    assert kept._encoder.attention_type == "block_sparse"
-
-
-def test_an_encoder_of_images_is_refused(tmp_path: Path) -> None:
-    of_images().save_pretrained(tmp_path)
-    with pytest.raises(umbel.UsageError, match=r"^encoder: ViTModel gives no output for each"):
-        check_size(TextClassifier(encoder=str(tmp_path)), (6,), 3)
-
-
-def test_an_encoder_whose_padding_is_no_id_of_its_own_is_refused(tmp_path: Path) -> None:
-    made("GPT2Model", pad_token_id=IDS).save_pretrained(tmp_path)
-    with pytest.raises(umbel.UsageError, match=f"encoder: pad_token_id: {IDS} is not less than"):
-        TextClassifier(encoder=str(tmp_path)).build((6,), 3)
-
-
-def test_an_encoder_may_know_any_number_of_positions(tmp_path: Path) -> None:
-    config = transformers.XLNetConfig(vocab_size=14, d_model=16, n_layer=1, n_head=2, d_inner=32)
-    transformers.XLNetModel(config).save_pretrained(tmp_path)
-    net = net_of(TextClassifier(encoder=str(tmp_path), adapters=0))
-    assert net.outputs(net.new(0), X).shape == (3, 3)
-
-
-def test_an_encoder_with_a_head_for_masked_words_is_read_without_it(tmp_path: Path) -> None:
-    whole = made("BertForMaskedLM")  # it has no pooling head
-    whole.save_pretrained(tmp_path)
-    tensors = load_encoder(str(tmp_path)).state_dict()
-    assert all(torch.equal(one, tensors[name]) for name, one in whole.bert.state_dict().items())
-
-
 def test_code_in_the_folder_of_an_encoder_is_not_run_whatever_is_on_the_terminal(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,13 +141,6 @@ def test_code_in_the_folder_of_an_encoder_is_not_run_whatever_is_on_the_terminal
     (tmp_path / "own.py").write_text("raise SystemError('this was run')\n")
     with pytest.raises(umbel.UsageError, match=r"can't be read: .* contains custom code"):
         load_encoder(str(tmp_path))
-
-
-def test_a_setting_of_the_wrong_type_is_told_whole(tmp_path: Path) -> None:
-    folder = encoder(tmp_path / "encoder")
-    change(folder / "config.json", pad_token_id="0")
-    with pytest.raises(umbel.UsageError, match=r"field 'pad_token_id': .*'0'"):
-        load_encoder(str(folder))
 
 
 def test_settings_that_can_not_work_are_refused(folder: Path) -> None:

@@ -54,54 +54,6 @@ def made(kind: str, **settings: Any) -> Any:
         return getattr(transformers, kind)(config)
 
 
-SMALL = {
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-}
-
-
-def with_heads_inside() -> Any:
-    """An encoder with layers whose names end in "head"; it reads texts of at least 3 tokens."""
-    config = transformers.FunnelConfig(
-        vocab_size=len(WORDS),
-        d_model=16,
-        n_head=2,
-        d_head=8,
-        d_inner=32,
-        block_sizes=[1, 1],
-        num_decoder_layers=1,
-    )
-    return transformers.FunnelModel(config)
-
-
-def of_images() -> Any:
-    """A model that classifies images; its configuration says nothing of tokens."""
-    config = transformers.ViTConfig(image_size=8, patch_size=4, **SMALL)
-    return transformers.ViTForImageClassification(config)
-
-
-def of_images_and_texts() -> Any:
-    """A model that predicts the next token after images and texts."""
-    config = transformers.Gemma3Config(
-        text_config={
-            **SMALL,
-            "vocab_size": IDS,
-            "head_dim": 8,
-            "num_key_value_heads": 1,
-            "pad_token_id": 0,
-            "max_position_embeddings": LONGEST,
-        },
-        vision_config={"image_size": 8, "patch_size": 4, **SMALL},
-        mm_tokens_per_image=4,
-        boi_token_index=IDS - 3,
-        eoi_token_index=IDS - 2,
-        image_token_index=IDS - 1,
-    )
-    return transformers.Gemma3ForConditionalGeneration(config)
-
-
 def lora(task: str | None = "SEQ_CLS", **settings: Any) -> Any:
     """Adapters of rank 2 on query and value."""
     return peft.LoraConfig(

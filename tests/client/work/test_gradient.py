@@ -101,23 +101,6 @@ def test_others_take_it_in_slices_which_need_less_memory(build: Build, whole: bo
     assert Sequential(net, sorted_by_class(SLICE)).net.way.whole is None
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        umbel.IFCA(2, send="gradient", local=WHOLE),
-        umbel.Sattler(send="gradient", local=WHOLE),
-        umbel.FLACC(similarity="gradient", local=WHOLE),
-        umbel.LCFL(metric="gradient", local=WHOLE),
-    ],
-    ids=lambda method: type(method).__name__,
-)
-def test_a_slice_of_one_example_ends_no_run(method: umbel.Algorithm[Any]) -> None:
-    federation = blobs((SLICE + 1, SLICE + 1, 20))
-    *_, (state, record) = umbel.Run(method, federation, umbel.Net(normalised)).rounds(2)
-    assert state.models.isfinite().all()
-    assert record.refused == {}
-
-
 @dataclass(frozen=True)
 class OfGradients:
     """What a method of one's own may hold, that only asks for gradients."""

@@ -15,9 +15,8 @@ from umbel.checks import UsageError
 from umbel.client.net import Net
 from umbel.client.optimizers import SGD, Adam
 from umbel.client.work import LocalTraining
-from umbel.data.federation import Federation
-from umbel.engines import Sequential, Vectorised
-from umbel.flow import Engine, Request
+from umbel.engines import Sequential
+from umbel.flow import Request
 
 Parameters = Iterator[nn.Parameter]
 
@@ -59,28 +58,6 @@ def test_training_is_what_torch_optim_does(
         optimizer.step()
     expected = net.flatten(module) - net.new(seed=0)
     torch.testing.assert_close(update(net, work), expected)
-
-
-def test_adam_counts_its_steps_beyond_what_a_coarse_type_tells_apart() -> None:
-    work = LocalTraining(lr=0.01, epochs=5, optimizer=Adam())
-    fine, coarse = (update(mlp(dtype=dtype), work) for dtype in (torch.float32, torch.bfloat16))
-    assert coarse.dtype == torch.bfloat16
-    assert (coarse - fine).norm() < 0.2 * fine.norm()
-
-
-def test_adam_trains_beside_a_parameter_without_values() -> None:
-    class Hollow(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer, self.hollow = nn.Linear(6, 3), nn.Parameter(torch.empty(0))
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            out: torch.Tensor = self.layer(x) + self.hollow.sum()
-            return out
-
-    work = LocalTraining(optimizer=Adam())
-    ways = Net(Hollow), Net(Hollow).using("in-place")
-    torch.testing.assert_close(*(update(net, work) for net in ways))
 
 
 def test_the_proximal_term_pulls_back_to_the_received_model() -> None:
@@ -177,22 +154,3 @@ def test_settings_out_of_range_are_refused(settings: dict[str, float], message: 
 def test_optimizer_settings_out_of_range_are_refused(make: Callable[[], object]) -> None:
     with pytest.raises(UsageError, match="is not"):
         make()
-
-
-def test_a_learning_rate_that_decays_below_all_numbers_stays_the_smallest() -> None:
-    late = LocalTraining(lr=0.1, lr_decay=0.5).at_round(10_000)
-    assert 0 < late.lr < 1e-300
-    assert late.lr_decay == 1.0
-
-
-@pytest.mark.parametrize("engine", [Sequential, Vectorised])
-def test_epochs_beyond_the_memory_are_counted_before_they_are_dealt(
-    engine: Callable[[Net, Federation], Engine], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("umbel.checks.free_memory", lambda: 2**34)
-    net, work = mlp(), LocalTraining(epochs=10**9, batch_size=4)
-    theta = each_its_own(net.new(seed=0)[None])
-    with pytest.raises(
-        UsageError, match=r"^local\.epochs.* GiB is more than the 16\.0 GiB of memory"
-    ):
-        engine(net, blobs()).send(Request(work, torch.tensor([1]), [7], each={"theta": theta}))

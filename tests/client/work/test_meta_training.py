@@ -11,12 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import grad, jacrev
 from torch.nn.functional import cross_entropy
-from torch.utils.checkpoint import checkpoint
 
 from tests.federations import blobs, each_its_own, mlp
-from umbel.checks import UsageError
-from umbel.client.kernel_choice import KernelName
-from umbel.client.kernels import dense
 from umbel.client.net import Net
 from umbel.client.optimizers import SGD
 from umbel.client.work import LocalTraining, MetaTraining
@@ -135,47 +131,3 @@ def test_the_proximal_term_of_its_training_is_not_left_out(momentum: float) -> N
         for work in (MetaTraining(local, 1e-12, "first-order", 1e-4), local)
     )
     torch.testing.assert_close(meta.columns["update"], plain.columns["update"])
-
-
-@pytest.mark.parametrize("kernel", ["general", "in-place", "dense"])
-def test_the_hessian_is_in_full_precision_where_gradients_are_in_bf16(
-    kernel: KernelName, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dense, "is_faster", lambda *_: True)
-    net = Net(lambda: nn.Linear(6, 3))
-    theta = {"theta": each_its_own(net.new(0)[None])}
-
-    def update(variant: Variant) -> Tensor:
-        asked = Request(work(variant, delta=1e-3), torch.tensor([1]), [SEED], each=theta)
-        return Sequential(net.using(kernel, "bf16"), blobs()).send(asked).columns["update"][0]
-
-    first, exact, free = update("first-order"), update("exact"), update("hessian-free")
-    apart, term = (free - exact).norm(), (exact - first).norm()
-    assert apart < 0.02 * term
-
-
-class Checkpointed(nn.Module):
-    """Computes a layer again on the way back, which `torch.func` does not take."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.last = nn.Linear(6, 8), nn.Linear(8, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.last(checkpoint(self.first, x, use_reentrant=False))
-        return out
-
-
-def test_what_has_no_second_derivatives_is_told_what_else_there_is() -> None:
-    net = Net(Checkpointed)
-    theta = {"theta": each_its_own(net.new(0)[None])}
-
-    def update(variant: Variant) -> Tensor:
-        asked = Request(work(variant), torch.tensor([1]), [SEED], each=theta)
-        return Sequential(net.using("in-place"), blobs()).send(asked).columns["update"][0]
-
-    expected = r"algorithm\.variant: 'exact' is not possible with this module; \"first-order\" and "
-    with pytest.raises(UsageError, match=expected + r"\"hessian-free\" are: .*saved tensor hooks"):
-        update("exact")
-    assert update("first-order").isfinite().all()
-    assert update("hessian-free").isfinite().all()

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from tests.federations import blobs, each_its_own, mlp
 from umbel.client.net import Net
-from umbel.client.objectives import CLASSIFICATION, REGRESSION
+from umbel.client.objectives import REGRESSION
 from umbel.client.work import (
     MEMORY,
     Evaluation,
@@ -105,14 +105,6 @@ def test_all_the_weight_on_one_model_is_that_model() -> None:
     alone = Sequential(NET, blobs()).send(request).columns
     torch.testing.assert_close(reply["loss"], alone["loss"][0])
     assert float(reply["right"]) == float(alone["right"][0])
-
-
-def test_mixed_classes_are_probabilities_for_outputs_of_any_shape() -> None:
-    outputs = torch.randn(3, 5, 4, 2, 2, generator=torch.manual_seed(0)).double()
-    mixed = CLASSIFICATION.mixed(outputs, WEIGHTS).exp()
-    torch.testing.assert_close(mixed.sum(1), torch.ones(5, 2, 2).double())
-    expected = sum(w * o.softmax(1) for w, o in zip(WEIGHTS, outputs, strict=True))
-    torch.testing.assert_close(mixed, expected)
 
 
 def test_a_mixture_for_regression_predicts_the_weighted_mean() -> None:
