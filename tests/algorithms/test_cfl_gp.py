@@ -226,20 +226,6 @@ def test_clustering_goes_on_until_a_fixed_round_and_not_beyond() -> None:
         CFLGP(2, until_round=1, period=2)
 
 
-def test_a_query_that_nobody_answers_changes_nothing() -> None:
-    method = CFLGP(2, patience=1)
-    likeness = torch.tensor([[1.0, 0.0], [1.0, 0.5], [-1.0, 0.0], [-1.0, 0.5]])
-    whole = {"features": (likeness, likeness), "counts": torch.ones(4, 2).long(), "queries": 2}
-    before = state(labels=torch.tensor([0, 0, 1, 1]), **whole)
-    flow = method.round(before, context(range(4), 4, 2, number=9))
-    requested(flow)
-    nobody = torch.zeros(0)
-    flow.send(Replies(nobody.long(), {"gradient": torch.zeros(0, 2), "num_examples": nobody}))
-    after = answered(flow, [], feature=likeness[:0])
-    assert (after.stopped, after.queries) == (False, 2)
-    assert after.anchors.equal(before.anchors)
-
-
 def test_features_are_of_some_coordinates_the_same_for_all() -> None:
     every = CFLGP(2).init(setup(10, 40))
     assert every.coordinates.tolist() == list(range(40))
@@ -299,14 +285,6 @@ def test_with_quadratic_losses_a_newcomer_has_the_feature_of_a_client_like_it(
     centres = torch.stack([features[last.labels == k].mean(0) for k in range(2)])
     torch.testing.assert_close(found.scores, torch.cdist(features, centres), rtol=1e-4, atol=1e-6)
     assert found.scores.argmin(1).tolist() == last.labels.tolist()
-
-
-def test_newcomers_to_a_run_without_clusters_have_one_or_are_refused() -> None:
-    one, several = (Run(CFLGP(k, period=2), blobs([20] * 4), mlp()) for k in (1, 2))
-    ((state_of_one, _),), ((state_of_several, _),) = one.rounds(1), several.rounds(1)
-    assert one.assign(state_of_one).scores.tolist() == [[0.0]] * 4
-    with pytest.raises(UsageError, match="stopped before its clients were clustered"):
-        several.assign(state_of_several)
 
 
 @pytest.fixture(autouse=True)

@@ -73,65 +73,12 @@ def test_the_seven_clients_of_figure_1_merge_in_the_papers_order() -> None:
 # ------------------------------------------------------------- conditions, one by one
 
 
-def test_two_clients_merge_only_above_alpha_0() -> None:
-    apart = directions(0, 60)  # cosine 0.5
-    for alpha_0, merged in [(0.49, True), (0.51, False)]:
-        algorithm = FLACC(alpha_0=alpha_0)
-        state = play(algorithm, start(algorithm, 2), 0, [0, 1], apart)
-        assert (state.merges == 1) == merged
-        assert state.best_cross == pytest.approx(0.5)
-
-
-def test_two_subservers_merge_only_if_something_across_is_closer_than_something_within() -> None:
-    # Within: cos 20 for both; across: from cos 70 to cos 30, less than within.
-    tight = directions(0, 20, 50, 70)
-    algorithm = FLACC(n_merge=1)
-    state = start(algorithm, 4)
-    for number in range(4):
-        state = play(algorithm, state, number, [0, 1, 2, 3], tight)
-    assert entities(state) == {frozenset({0, 1}), frozenset({2, 3})}
-    # Across now reaches cos 15, more than within: Phi > 0.
-    state = play(algorithm, state, 4, [0, 1, 2, 3], directions(0, 20, 35, 55))
-    assert entities(state) == {frozenset({0, 1, 2, 3})}
-
-
 def test_as_close_across_as_within_is_not_closer() -> None:
     algorithm, alike = FLACC(n_merge=1), np.array([[1.0, 0.0]] * 4)
     state = play(algorithm, start(algorithm, 4), 0, [0, 1], alike[:2])
     state = play(algorithm, state, 1, [2, 3], alike[:2])
     state = play(algorithm, state, 2, [0, 1, 2, 3], alike)  # Phi = 1 - 1
     assert entities(state) == {frozenset({0, 1}), frozenset({2, 3})}
-
-
-def test_a_subserver_whose_inner_pairs_are_forgotten_puts_no_bound_on_merging() -> None:
-    algorithm = FLACC(n_merge=1, memory=2)
-    state = start(algorithm, 4)
-    state = play(algorithm, state, 0, [0, 1], directions(0, 20))
-    state = play(algorithm, state, 1, [2, 3], directions(50, 70))
-    state = play(algorithm, state, 2, [1, 2], directions(20, 50))
-    assert entities(state) == {frozenset({0, 1}), frozenset({2, 3})}  # both still remembered
-    state = play(algorithm, state, 3, [1, 2], directions(20, 50))  # forgets 0-1 after merging
-    state = play(algorithm, state, 4, [1, 2], directions(20, 50))
-    assert entities(state) == {frozenset({0, 1, 2, 3})}
-
-
-def test_similarities_are_forgotten_after_merging_and_after_t_rounds() -> None:
-    algorithm = FLACC(memory=2, alpha_0=0.9)
-    state = play(algorithm, start(algorithm, 4), 0, [0, 1], directions(0, 60))
-    for number, known in [(1, True), (2, True), (3, False)]:
-        state = play(algorithm, state, number, [2, 3], directions(0, 60))
-        assert ([0, 1] in state.pairs.tolist()) == known
-
-
-def test_the_best_pair_that_may_not_merge_blocks_the_others_only_if_asked() -> None:
-    # Two tight subservers at 30 degrees (Phi < 0), and two clients at 40 degrees.
-    updates = directions(0, 5, 35, 40, 150, 190)
-    for best_of, merged in [("admissible", True), ("all", False)]:
-        algorithm = FLACC(n_merge=1, best_of=best_of)  # type: ignore[arg-type]
-        state = start(algorithm, 6)
-        for number in range(3):
-            state = play(algorithm, state, number, range(6), updates)
-        assert (frozenset({4, 5}) in entities(state)) == merged
 
 
 # --------------------------------------------------------------- separation
@@ -212,20 +159,6 @@ def test_gradients_may_be_compared_instead_of_updates() -> None:
     assert after.merges == 0
     assert after.best_cross == pytest.approx(math.cos(math.radians(170)))
     torch.testing.assert_close(after.models[0], torch.from_numpy(directions(0, 10).mean(0)))
-
-
-def test_one_subserver_with_a_known_inner_pair_bounds_a_merge_if_that_is_enough() -> None:
-    """{0, 1} and {2, 3}: only the pair 0, 1 and the pair 0, 2 are known; eq. 12."""
-    pairs = torch.tensor([[0, 1], [0, 2]])
-    state = replace(
-        start(FLACC(), 4),
-        labels=torch.tensor([0, 0, 2, 2]),
-        pairs=pairs,
-        similarity=torch.tensor([0.9, 0.5]).double(),
-        seen=torch.zeros(2).long(),
-    )
-    assert FLACC()._merge(state, 1).merges == 1
-    assert FLACC(within="known")._merge(state, 1).merges == 0
 
 
 def test_buffers_have_no_say_in_who_is_similar() -> None:

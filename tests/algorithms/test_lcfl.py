@@ -178,26 +178,6 @@ def test_a_client_that_missed_the_clustering_joins_the_nearest_medoid_when_it_co
     assert after.assigned.all()
 
 
-@pytest.mark.parametrize(
-    ("metric", "theirs", "returned"), [("loss", 0.5, 0.1), ("loss-gap", 0.1, 0.5)]
-)
-def test_all_of_a_latecomers_distance_is_of_the_examples_of_one_round(
-    metric: str, theirs: float, returned: float
-) -> None:
-    """Medoids lost 0.1 by their own models then, and lose 0.5 by the examples of this round."""
-    late = replace(clustered(), assigned=torch.tensor([True, True, True, False]))
-    method = LCFL(metric=metric, clusterer=KMedoids(2), max_examples=1)  # type: ignore[arg-type]
-    flow, three = method.round(late, context([3], 4, number=5)), torch.tensor([3])
-    requested(flow)
-    flow.send(Replies(three, {"update": torch.zeros(1, 1), "num_examples": torch.tensor([4])}))
-    flow.send(Replies(three, {"losses": torch.tensor([[0.5]]).double()}))
-    back = flow.send(Replies(three, {"losses": torch.tensor([[0.5, theirs]]).double()}))
-    # Each medoid's loss by the latecomer's model, by that of medoid 0, and by that of medoid 1.
-    on_medoids = torch.tensor([[0.5, 0.5, 9.0], [returned, 9.0, 0.5]]).double()
-    flow.send(Replies(back.clients, {"losses": on_medoids[late.medoids.argsort()]}))
-    assert answered(flow, [3], update=[[0.0]], num_examples=[3]).labels[3] == 0
-
-
 @pytest.mark.parametrize("metric", ["loss", "update"])
 @pytest.mark.parametrize("clusterer", [KMedoids(3), Agglomerative(num_clusters=3)])
 def test_where_fewer_answer_than_there_are_clusters_the_next_round_tries_again(

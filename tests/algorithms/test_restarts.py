@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import pytest
 import torch
 
 from tests.federations import answered, context, requested, setup
-from umbel.algorithms import CFLGP, IFCA, FedAvg, FedEM, Joint, Restarts
+from umbel.algorithms import IFCA, FedAvg, FedEM, Joint, Restarts
 from umbel.algorithms.base import Algorithm, State
 from umbel.algorithms.ifca import IFCAState
 from umbel.algorithms.restarts import RestartsState
@@ -58,13 +55,6 @@ def test_a_start_of_which_no_client_told_a_loss_does_not_go_on() -> None:
     assert after.models.tolist() == [[24.0], [32.0]]
 
 
-def test_a_start_that_the_hardest_client_cannot_train_does_not_gain_by_its_silence() -> None:
-    refused = trained([1, 1], [0, 0], [[0.1, 1.0], [0.8, 1.0]]).pick(torch.tensor([0]))
-    told = trained([2, 4], [1, 0], [[1.0, 0.3], [5.9, 6.0]])
-    after = after_a_trial(Restarts(IFCA(num_clusters=2), restarts=2, trial_rounds=1), refused, told)
-    assert after.models.tolist() == [[24.0], [32.0]]
-
-
 def test_or_the_most_balanced_one() -> None:
     after = after_a_trial(
         Restarts(IFCA(num_clusters=2), restarts=2, trial_rounds=1, keep="most-balanced"),
@@ -72,17 +62,6 @@ def test_or_the_most_balanced_one() -> None:
         trained([2, 4], [1, 0], [[1.0, 0.9], [0.9, 1.0]]),
     )
     assert after.models.tolist() == [[24.0], [32.0]]
-
-
-def rivals_of(method: Algorithm[Any], *labels: list[int]) -> tuple[State, ...]:
-    """Starts of a method for four clients, which have come to these clusters."""
-    state = method.init(setup(4))
-    return tuple(replace(state, labels=torch.tensor(each)) for each in labels)
-
-
-def test_a_model_that_nobody_uses_is_a_cluster_of_nobody() -> None:
-    several = Restarts(CFLGP(3), restarts=2, keep="most-balanced")
-    assert several._leader(rivals_of(CFLGP(3), [0, 0, 2, 2], [0, 1, 2, 2])) == 1
 
 
 def test_until_then_all_train_and_the_leader_is_served() -> None:

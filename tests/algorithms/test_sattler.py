@@ -125,16 +125,6 @@ def test_a_member_that_missed_two_splits_settles_one_by_each_answer(
     assert state.sibling.tolist() == [-1] * 6
 
 
-def test_a_cut_that_came_later_does_not_decide_an_earlier_one() -> None:
-    state = play(THREE_KINDS, start(6), range(5), [WEST, WEST, WEST, NORTH, SOUTH])
-    # Later the half of the west is cut, too: at its new model, its clients disagree otherwise.
-    later = [[2.0, 0.1], [-2.0, 0.2], [-2.0, -0.2]]
-    state = play(replace(THREE_KINDS, eps_1=9.0), state, [0, 1, 2], later, number=1)
-    assert state.labels.tolist() == [2, 0, 0, 1, 1, 0]
-    state = play(THREE_KINDS, state, [5], [[0.5, 0.0]], number=2)
-    assert state.labels[5] == 1
-
-
 def test_it_finds_a_half_of_the_half_that_was_cut_off() -> None:
     state = play(THREE_KINDS, start(6), range(5), [WEST, WEST, WEST, NORTH, SOUTH])
     assert state.labels.tolist() == [0, 0, 0, 1, 1, 0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -10,14 +10,11 @@ import torch
 from torch import Tensor, nn
 
 import umbel
-from umbel.algorithms.base import check_only_trains
 from umbel.algorithms.restarts import RestartsState
 from umbel.algorithms.sharing import SharingState
 from umbel.client.batches import Batch
-from umbel.client.work import LocalTraining, Work, joined, parted
-from umbel.engines import make_engine
+from umbel.client.work import joined, parted
 from umbel.experiment.toml_file import plain, structured
-from umbel.flow import Engine, Replies, Request
 from umbel.method import Context, Flow, losses, one_model
 from umbel.result.run import Experiment
 from umbel.testing import blobs, check_method, mlp
@@ -175,61 +172,6 @@ def test_what_can_not_be_shared_in_part_is_refused() -> None:
         umbel.Run(umbel.Sharing(umbel.FedAvg(), share="A"), blobs(), mlp())
     with pytest.raises(umbel.UsageError, match=r"kept: .* leaves values to share"):
         umbel.Run(umbel.Sharing(umbel.FedAvg(), kept=("*",)), federation, NET)
-
-
-CLUSTERS: dict[str, Any] = {"num_clusters": 2, "local": WHOLE}
-EVERY: list[umbel.Algorithm[Any]] = [
-    umbel.CFLGP(**CLUSTERS),
-    umbel.CFLGP(**CLUSTERS, send="update"),
-    umbel.FedAvg(local=WHOLE),
-    umbel.FedEM(**CLUSTERS),
-    umbel.FedLEASE(local=WHOLE),
-    umbel.FedProx(local=WHOLE),
-    umbel.FixedClusters(local=WHOLE),
-    umbel.FLACC(local=WHOLE, n_sep=1),
-    umbel.FLACC(local=WHOLE, similarity="gradient"),
-    umbel.FLHC(**CLUSTERS, cluster_round=1),
-    umbel.IFCA(**CLUSTERS),
-    umbel.IFCA(**CLUSTERS, send="gradient"),
-    umbel.Joint(**CLUSTERS),
-    umbel.LCFL(**CLUSTERS),
-    umbel.LCFL(**CLUSTERS, metric="update", warm_up="federated", warm_up_rounds=2),
-    umbel.LocalOnly(local=WHOLE),
-    umbel.Oracle(local=WHOLE),
-    umbel.PACFL(**CLUSTERS),
-    umbel.PFedMe(local=WHOLE),
-    umbel.PerFedAvg(local=WHOLE),
-    umbel.RandomClusters(**CLUSTERS),
-    umbel.Sattler(local=WHOLE, from_round=0),
-    umbel.Sattler(local=WHOLE, send="gradient"),
-]
-
-
-@dataclass
-class Watching:
-    """An engine that notes what clients are asked for."""
-
-    engine: Engine
-    works: list[Work] = field(default_factory=list)
-
-    def send(self, request: Request) -> Replies:
-        if request.work.split == "train":
-            self.works.append(request.work)
-        return self.engine.send(request)
-
-
-@pytest.mark.parametrize("method", EVERY, ids=lambda method: type(method).__name__)
-def test_a_method_says_whether_it_only_has_clients_train(method: umbel.Algorithm[Any]) -> None:
-    if method.mixes_experts:
-        pytest.skip("it needs adapters")
-    watching = Watching(make_engine(mlp(), blobs()))
-    list(umbel.Run(method, blobs(), mlp(), engine=watching, evaluate_every=4).rounds(4))
-    try:
-        check_only_trains(method, "share", "here", "only training")
-    except umbel.UsageError:
-        assert any(not isinstance(work, LocalTraining) for work in watching.works)
-    else:
-        assert all(isinstance(work, LocalTraining) for work in watching.works)
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,12 @@ from __future__ import annotations
 import os
 import random
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
-from tests.federations import blobs
-from umbel.algorithms import FedAvg
-from umbel.client.net import Net
 from umbel.client.seeding import drawing_from
-from umbel.result.run import Run
 
 
 def draw() -> tuple[float, float, float]:
@@ -38,20 +32,6 @@ class Other(threading.Thread):
     def end(self) -> None:
         self.over.set()
         self.join()
-
-
-def test_a_run_draws_the_same_beside_others_in_threads() -> None:
-    def build() -> nn.Module:
-        return nn.Sequential(nn.Flatten(), nn.Linear(6, 16), nn.Dropout(0.5), nn.Linear(16, 3))
-
-    def losses(seed: int) -> list[float | None]:
-        return [
-            record.loss for _, record in Run(FedAvg(), blobs(), Net(build), seed=seed).rounds(3)
-        ]
-
-    expected = [losses(seed) for seed in range(6)]
-    with ThreadPoolExecutor(3) as threads:
-        assert list(threads.map(losses, range(6))) == expected
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that can be forked")

@@ -17,8 +17,6 @@ from umbel.client.net import Net
 from umbel.client.work import Evaluation, MixtureEvaluation, Work
 from umbel.data.federation import Federation
 from umbel.engines import Sequential, Vectorised
-from umbel.engines.processes import workers as workers_engine
-from umbel.engines.processes.workers import Workers, can_fork
 from umbel.testing import mlp
 
 VALIDATED: list[Work] = [Evaluation("validation"), MixtureEvaluation("validation")]
@@ -56,15 +54,6 @@ def test_validation_is_evaluated_as_a_test_on_the_same_examples_would_be() -> No
     found = Vectorised(net, clients).send(request(Evaluation("validation"), net, range(5)))
     expected = Vectorised(net, as_test).send(request(Evaluation(), net, range(5)))
     assert_identical(found, expected)
-
-
-@pytest.mark.skipif(not can_fork(), reason="this system does not fork processes")
-def test_workers_evaluate_on_validation_examples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers_engine, "PAYS", 1e-9)
-    net, clients = mlp(dtype=torch.float32), federation()
-    asked = request(Evaluation("validation"), net, range(5))
-    engine = Vectorised(net, clients, memory_mb=1e-6)
-    assert_identical(Workers(engine, 3).send(asked), engine.send(asked))
 
 
 @pytest.mark.parametrize("kind", [Sequential, Vectorised])

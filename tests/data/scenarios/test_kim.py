@@ -11,7 +11,6 @@ import torch
 from umbel.checks import UsageError
 from umbel.data.federation import Federation
 from umbel.data.scenarios import (
-    EMNIST_DIRICHLET,
     MNIST_AND_FASHION,
     PERMUTED_CIFAR10,
     ROTATED_MNIST_4,
@@ -63,21 +62,6 @@ def test_half_of_the_clients_of_permuted_cifar10_add_five_to_labels(real_data: S
         x, y = federation.train.of(client)
         expected = [(true[image.tobytes()] + offset) % 10 for image in x.numpy()]
         assert y.tolist() == expected
-
-
-@pytest.mark.thorough
-def test_labels_of_emnist_dirichlet_are_uneven_and_half_are_upside_down(real_data: Sources) -> None:
-    federation = EMNIST_DIRICHLET.build(0, real_data)
-    size = len(real_data.load("emnist", "train+test").y) // 80
-    check_split(federation, [40, 40], size)
-    assert federation.num_classes == 62
-    true = upright(real_data, "emnist")
-    assert all(image in true for image in images(federation, 0))
-    assert all(image in true for image in images(federation, 79, 2))
-    mixes = [np.bincount(federation.train.of(c)[1], minlength=62) for c in range(80)]
-    even = replace(EMNIST_DIRICHLET, label_alpha=None, clients=2).build(0, real_data)
-    expected = np.bincount(even.train.of(0)[1], minlength=62) * len(even.test.sizes) / 80
-    assert np.std(mixes, axis=0).mean() > 2 * np.sqrt(expected).mean()
 
 
 @pytest.mark.thorough

@@ -111,24 +111,3 @@ def test_without_the_data_or_without_writers_the_error_says_so(
         SMALL.build(0, Sources(tmp_path, tmp_path))
     with pytest.raises(UsageError, match="source: 'digits' is not a data set with an owner"):
         replace(SMALL, source="digits").build(0, sources)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda content: content.pop("users"),
-        lambda content: content["num_samples"].pop(),
-        lambda content: content["user_data"]["f0003_42"]["y"].pop(),
-        lambda content: content["user_data"]["f0003_42"]["x"][0].pop(),
-        lambda content: content["user_data"]["f0003_42"]["y"].__setitem__(0, 62),
-        lambda content: content["user_data"]["f0003_42"]["x"][0].__setitem__(0, 10**400),
-        lambda content: content["user_data"]["f0003_42"]["y"].__setitem__(0, 10**400),
-        lambda content: content.update(users=[9, 9], user_data=[]),
-    ],
-)
-def test_a_bad_file_of_leaf_is_named(
-    change: Callable[[dict[str, object]], object], tmp_path: Path
-) -> None:
-    sources = write_leaf(tmp_path, change)
-    with pytest.raises(UsageError, match=r"all_data_1\.json: not a file of .* as LEAF writes"):
-        SMALL.build(0, sources)
