@@ -6,9 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from benchmarks import (
-    workers,
-)
 from benchmarks.measure import difference
 from benchmarks.products import KINDS, times_faster
 from benchmarks.report import markdown
@@ -50,11 +47,6 @@ def test_the_parts_of_a_round_add_up_to_it(name: str) -> None:
         assert taken["engine"] > 0
         assert taken["evaluation"] > 0
         assert sum(parts) <= 1.01 * taken["whole"] + 0.001
-
-
-@pytest.mark.parametrize("name", workers.CASES)
-def test_any_number_of_workers_is_timed(name: str) -> None:
-    assert set(workers.compared(name, [1, 2], repeats=1, sizes=[5, 8, 3], epochs=2)) == {1, 2}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -145,6 +145,7 @@ def test_what_is_trained_only_to_find_clusters_is_not_kept() -> None:
     assert torch.equal(clustered.kept, before.kept)
 
 
+@pytest.mark.long
 def test_the_contract_is_kept() -> None:
     local = umbel.LocalTraining(lr=0.1, epochs=2, batch_size=8)
     check_method(umbel.Sharing(umbel.FedAvg(local=local), kept=("1.*",)))

@@ -43,6 +43,7 @@ GLIBC = pytest.mark.skipif(
 
 
 @GLIBC
+@pytest.mark.thorough
 def test_a_process_with_an_engine_keeps_what_it_frees(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ON_THEIR_OWN:
         monkeypatch.delenv(name, raising=False)

@@ -177,7 +177,7 @@ def test_a_client_gives_the_same_whoever_else_is_asked(work: Work) -> None:
         assert_same(alone, together.pick(torch.tensor([client])), 1e-12)
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(
     sizes=st.lists(st.integers(1, 30), min_size=1, max_size=6),
     work=st.sampled_from(WORKS),

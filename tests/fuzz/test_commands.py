@@ -35,13 +35,13 @@ def test_what_was_found_is_refused_in_one_line_with_nothing_written(first: int) 
     assert {name: fault for name, fault in faults.items() if fault} == {}
 
 
-@bounded(max_examples=100, phases=PHASES)
+@bounded(max_examples=40, phases=PHASES)
 @given(st.sampled_from(PATHS), st.sampled_from(EXTREME))
 def test_no_value_of_a_setting_escapes(path: tuple[tuple[str, ...], str], value: str) -> None:
     assert fault_of(of_setting(*path, value)) is None
 
 
-@bounded(max_examples=60, phases=PHASES)
+@bounded(max_examples=30, phases=PHASES)
 @given(st.sampled_from(PATHS), st.floats() | NUMBERS | st.text(max_size=20))
 def test_no_number_or_text_of_a_setting_escapes(
     path: tuple[tuple[str, ...], str], value: float | str

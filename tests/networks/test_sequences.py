@@ -97,7 +97,7 @@ def counting(step: int, seed: int) -> tuple[Tensor, Tensor]:
     return x.where(~beyond, -1), y.where(~beyond, IGNORED)
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize("model", [pytest.param(MODELS[0], marks=pytest.mark.long), MODELS[1]])
 def test_it_learns_two_ways_of_counting_and_who_counts_which_way(model: Model) -> None:
     steps = (1, 3, 1, 3, 3, 1)
     clients = [counting(step, seed) for seed, step in enumerate(steps)]
