@@ -173,7 +173,7 @@ def test_small_cohorts_train_every_model_and_most_clients_decide() -> None:
 
 def purity(method: Joint, rounds: int = 30) -> float:
     federation = blobs([60] * 16, num_groups=4, num_classes=4)
-    run = Run(method, federation, mlp(num_outputs=4), seed=2)
+    run = Run(method, federation, mlp(num_outputs=4), seed=2, evaluate_every=rounds)
     *_, (_, record) = run.rounds(rounds)
     assert record.purity is not None
     return record.purity
