@@ -86,13 +86,7 @@ ORDINARY: dict[str, Ordinary] = {
     "plain": Ordinary(csv()),
     # Indexes
     "pandas: to_csv with its index": Ordinary(csv(index=True)),
-    "pandas: an index read and written again": Ordinary(
-        changed(lambda t: t.reset_index(names="Unnamed: 0"), index=True)
-    ),
     "pandas: reset_index": Ordinary(changed(lambda t: t.reset_index())),
-    "pandas: reset_index of rows that were drawn": Ordinary(
-        changed(lambda t: t.set_index(pd.Index(np.arange(ROWS) * 3 % 61)).reset_index())
-    ),
     "pandas: tables of sites joined, with their indexes": Ordinary(
         changed(
             lambda t: pd.concat(
@@ -100,14 +94,8 @@ ORDINARY: dict[str, Ordinary] = {
             ).reset_index(names="Unnamed: 0")
         )
     ),
-    "pandas: levels of a grouped table": Ordinary(
-        changed(lambda t: t.assign(level_0=np.arange(ROWS), level_1=np.arange(ROWS)))
-    ),
     "R: write.csv with numbers of rows": Ordinary(
         edited(lambda text: text.replace('"",', '"",', 1), index=True, quoting=2)
-    ),
-    "R: the same read and written again": Ordinary(
-        changed(lambda t: t.assign(X=np.arange(1, ROWS + 1))[["X", *t.columns]])
     ),
     "R: names of rows": Ordinary(
         changed(lambda t: t.assign(X=[f"patient {n}" for n in range(ROWS)]))
@@ -120,10 +108,6 @@ ORDINARY: dict[str, Ordinary] = {
         parquet(lambda t: t.assign(patient=range(9, ROWS + 9)).set_index("patient")),
         ending="parquet",
     ),
-    "Parquet with an index without a name": Ordinary(
-        parquet(lambda t: t.sample(frac=1, random_state=0).sort_index(key=lambda i: i)),
-        ending="parquet",
-    ),
     "one file for each client, with indexes": Ordinary(
         folder, ending="d", settings={"client": None}
     ),
@@ -132,11 +116,6 @@ ORDINARY: dict[str, Ordinary] = {
         changed(lambda t: t.assign(id=np.random.default_rng(1).permutation(10**6)[:ROWS])),
         features=("age", "id", *WARDS),
         warned="column 'id' has another whole number in every row",
-    ),
-    "a constant": Ordinary(
-        changed(lambda t: t.assign(country="NL", year=2024)),
-        features=("age", "year", *WARDS, "country is NL"),
-        warned="columns 'year', 'country' have only one value",
     ),
     "names of people": Ordinary(
         changed(lambda t: t.assign(name=[f"P{n:03}" for n in range(ROWS)])),
@@ -147,9 +126,6 @@ ORDINARY: dict[str, Ordinary] = {
     # Gaps
     "empty values": Ordinary(with_gaps(""), features=GAPS),
     "R's NA": Ordinary(with_gaps("NA"), features=GAPS),
-    "NaN": Ordinary(with_gaps("NaN"), features=GAPS),
-    "NULL of a data base": Ordinary(with_gaps("NULL"), features=GAPS),
-    "<NA> of pandas as a text": Ordinary(with_gaps("<NA>"), features=GAPS),
     "#N/A of Excel": Ordinary(with_gaps("#N/A"), features=GAPS),
     "a question mark": Ordinary(
         with_gaps("?"),
@@ -166,7 +142,6 @@ ORDINARY: dict[str, Ordinary] = {
     ),
     # Separators, quotation marks, lines
     "semicolons": Ordinary(csv(sep=";"), refused='by semicolons: write separator = ";"'),
-    "semicolons, as said": Ordinary(csv(sep=";"), settings={"separator": ";"}),
     "tabs": Ordinary(csv(sep="\t"), refused=r'by tabs: write separator = "\\t"'),
     "a byte order mark of Excel": Ordinary(csv(encoding="utf-8-sig")),
     "UTF-16 of Excel": Ordinary(csv(encoding="utf-16"), refused="save it again .* 'CSV UTF-8'"),
@@ -174,22 +149,12 @@ ORDINARY: dict[str, Ordinary] = {
         edited(lambda text: "sep=;\n" + text, sep=";"),
         refused='write separator = ";" .* remove the line above',
     ),
-    "everything in quotation marks": Ordinary(csv(quoting=1)),
-    "Windows' ends of lines": Ordinary(csv(lineterminator="\r\n")),
     "a separator behind each line": Ordinary(
         lines(lambda _, line: line.replace("\n", ",\n")),
-    ),
-    "a separator behind each row, but not the header": Ordinary(
-        lines(lambda n, line: line.replace("\n", ",\n") if n else line),
-        refused="row 1 has 5 values, .* end the header in it, too",
     ),
     "a title above the header": Ordinary(
         edited(lambda text: "Visits of 2024,,,\n,,,\n" + text),
         refused="the names of columns seem to be 'site', 'age', 'ward', ...: remove the 2 lines",
-    ),
-    "a comment above the header": Ordinary(
-        edited(lambda text: "# exported on 2024-02-01\n" + text),
-        refused="the names of columns seem to be 'site', .* remove the line above",
     ),
     "a comment among the rows": Ordinary(
         lines(lambda n, line: "# the second day\n" + line if n == 9 else line),
@@ -213,18 +178,6 @@ ORDINARY: dict[str, Ordinary] = {
         changed(lambda t: t.assign(age=[f"{1000 * age:,}" for age in t["age"]])),
         refused="column 'age' seems to hold numbers such as 0,5 or 1,250",
     ),
-    "thousands in some rows": Ordinary(
-        changed(lambda t: t.assign(age=[f"{30 * age:,}" if age > 60 else age for age in t["age"]])),
-        refused=r"column 'age': is a text, .*, as 1,250 is: write it without the comma",
-    ),
-    "per cent": Ordinary(
-        changed(lambda t: t.assign(age=[f"{age}%" for age in t["age"]])),
-        refused="column 'age' seems to hold numbers with signs such as 5%, .* write them as 5",
-    ),
-    "thousands between blanks": Ordinary(
-        changed(lambda t: t.assign(age=[f"{age} 000" for age in t["age"]])),
-        refused="column 'age' seems to hold numbers such as 0,5 or 1,250",
-    ),
     "codes with leading zeros": Ordinary(
         changed(lambda t: t.assign(code=[f"{n % 7:05}" for n in range(ROWS)])),
         features=("age", "code", *WARDS),
@@ -233,10 +186,6 @@ ORDINARY: dict[str, Ordinary] = {
     "units": Ordinary(
         changed(lambda t: t.assign(age=[f"{age} kg" for age in t["age"]])),
         refused="column 'age' seems to hold numbers of 'kg': write them without the unit",
-    ),
-    "negative numbers in brackets": Ordinary(
-        changed(lambda t: t.assign(age=[f"({age})" if age > 60 else age for age in t["age"]])),
-        refused="row .*, column 'age': is a text|column 'age' seems to hold numbers with signs",
     ),
     "a copy of the target": Ordinary(
         changed(lambda t: t.assign(code=np.where(t["outcome"] == "stay", 7, 3))),
@@ -301,32 +250,15 @@ ORDINARY: dict[str, Ordinary] = {
         settings={"dates": ["day"]},
         ending="parquet",
     ),
-    "dates with slashes, year first": Ordinary(
-        changed(
-            lambda t: t.assign(day=pd.date_range("2024-01-01", periods=ROWS).strftime("%Y/%m/%d"))
-        ),
-        features=("age", "day", *WARDS),
-    ),
     "American dates": Ordinary(
         changed(
             lambda t: t.assign(day=pd.date_range("2024-01-01", periods=ROWS).strftime("%m/%d/%Y"))
         ),
         refused="column 'day' seems to hold dates such as 31.1.2013: write them as 2013-01-31",
     ),
-    "dates with names of months": Ordinary(
-        changed(
-            lambda t: t.assign(day=pd.date_range("2024-01-01", periods=ROWS).strftime("%d-%b-%Y"))
-        ),
-        refused="column 'day' seems to hold dates such as",
-    ),
     "times of the day": Ordinary(
         changed(lambda t: t.assign(at=[f"{n % 24}:{n % 60:02}" for n in range(ROWS)])),
         refused="column 'at' seems to hold times such as 12:30",
-    ),
-    "moments with a time zone in Parquet": Ordinary(
-        parquet(lambda t: t.assign(day=pd.date_range("2024-01-01", periods=ROWS, tz="UTC"))),
-        features=("age", "day", *WARDS),
-        ending="parquet",
     ),
     "R's TRUE and FALSE": Ordinary(
         changed(lambda t: t.assign(old=np.where(t["age"] > 40, "TRUE", "FALSE"))),
@@ -339,13 +271,6 @@ ORDINARY: dict[str, Ordinary] = {
     ),
     "categories of Parquet": Ordinary(
         parquet(lambda t: t.astype({"ward": "category", "site": "category"})), ending="parquet"
-    ),
-    "numbers that are categories in Parquet": Ordinary(
-        parquet(
-            lambda t: t.assign(ward=t["ward"].map({"A": 1, "B": 2, "C": 3}).astype("category"))
-        ),
-        features=("age", "ward is 1", "ward is 2", "ward is 3"),
-        ending="parquet",
     ),
     "a word among numbers": Ordinary(
         changed(lambda t: t.assign(age=t["age"].astype(object).where(t.index != 8, "about 40"))),
@@ -369,16 +294,16 @@ ORDINARY: dict[str, Ordinary] = {
         refused="lacks the column 'site'; .*; columns: 'north', '71'",
     ),
     # Wide tables
-    "hundreds of pixels": Ordinary(
+    "tens of pixels": Ordinary(
         changed(
             lambda t: t[["site", "outcome"]].join(
                 pd.DataFrame(
-                    np.random.default_rng(2).integers(0, 9, (ROWS, 200)),
-                    columns=[f"pixel{n}" for n in range(200)],
+                    np.random.default_rng(2).integers(0, 9, (ROWS, 40)),
+                    columns=[f"pixel{n}" for n in range(40)],
                 )
             )
         ),
-        features=tuple(f"pixel{n}" for n in range(200)),
+        features=tuple(f"pixel{n}" for n in range(40)),
     ),
     "a column for each client": Ordinary(
         changed(lambda t: t.pivot_table(index="ward", columns="site", values="age").reset_index()),
