@@ -20,7 +20,6 @@ from umbel import (
     Experiment,
     Faults,
     FedAvg,
-    FedEM,
     Limits,
     LocalTraining,
     Net,
@@ -131,8 +130,6 @@ def net() -> Net:
 def test_names_that_are_not_known_are_refused_with_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"^IFCA: num_cluster: unknown; did you mean num_clusters"):
         IFCA(num_cluster=3)  # type: ignore[call-arg]
-    with pytest.raises(UsageError, match=r"^FedEM: num_components: unknown; it is num_clusters"):
-        FedEM(num_components=3)  # type: ignore[call-arg]
     with pytest.raises(UsageError, match=r"^Plain: modes: unknown; did you mean mode"):
         Plain(modes="a")  # type: ignore[call-arg]
     assert copy.deepcopy(IFCA(3)) == copy.copy(IFCA(3)) == IFCA(3)
