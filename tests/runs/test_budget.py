@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,16 +16,12 @@ from tests.runs.test_execution import assert_same_end, untimed
 from tests.shell import Shell
 from umbel import (
     CFLGP,
-    CLASSIFICATION,
     IFCA,
     REGRESSION,
-    FedEM,
     Federation,
-    Objective,
     RunFolder,
     UsageError,
 )
-from umbel.algorithms.base import Algorithm
 from umbel.run.records import Record
 from umbel.run.scores import adjusted_rand_index, purity
 from umbel.run.stopping import Budget, Stop, seconds
@@ -41,12 +36,7 @@ def test_times_are_read(text: float | str, value: float) -> None:
     assert seconds(text) == value
 
 
-NO_TIMES = [[1], timedelta(seconds=5), True, float("inf"), b"90s"]
-
-
-@pytest.mark.parametrize(
-    "text", ["ten", "", "-5m", "0s", "10 minutes", "m", 0, float("nan"), *NO_TIMES]
-)
+@pytest.mark.parametrize("text", ["ten", "-5m", 0, float("nan"), True])
 def test_what_is_no_time_is_refused(text: Any) -> None:
     said = r"is not a time such as 90s, 10m, 1.5h or 2d, or a number of seconds"
     with pytest.raises(UsageError, match=said):
@@ -57,12 +47,9 @@ def test_what_is_no_time_is_refused(text: Any) -> None:
     ("text", "message"),
     [
         ("accuracy=high", "until: 'accuracy=high' is not of the form accuracy=0.9"),
-        ("accuracy", "until: 'accuracy' is not of the form accuracy=0.9"),
-        ("accuracy=nan", "until: 'accuracy=nan' is not of the form accuracy=0.9"),
         ("acuracy=0.9", "until: 'acuracy' is not a measure to reach; did you mean accuracy"),
         ("seconds=3", "until: 'seconds' is not a measure to reach; known: accuracy, worst"),
         ("accuracy=90", "until: 'accuracy=90' is not in 0 to 1"),
-        ("loss=inf", "until: 'loss=inf' is not of the form accuracy=0.9"),
     ],
 )
 def test_what_is_no_goal_is_refused(text: str, message: str) -> None:
@@ -77,14 +64,7 @@ def test_what_is_no_goal_is_refused(text: str, message: str) -> None:
             0.9,
             'until: 0.9 is not a goal such as "accuracy=0.9", a list of goals, or {"accuracy": 0',
         ),
-        (None, 'until: None is not a goal such as "accuracy=0.9"'),
-        (b"accuracy=0.9", "until: b'accuracy=0.9' is not a goal such as"),
-        ([("accuracy", 0.9)], "until: ('accuracy', 0.9) is not of the form accuracy=0.9"),
-        ({3: 0.5}, "until: 3 is not a measure to reach; known: accuracy, worst"),
-        ({("accuracy",): 0.5}, "until: ('accuracy',) is not a measure to reach"),
         ({"accuracy": "0.9"}, "until: accuracy: '0.9' is not a number"),
-        ({"accuracy": True}, "until: accuracy: True is not a number"),
-        ({"accuracy": float("nan")}, "until: accuracy: nan is not a finite number"),
     ],
     ids=str,
 )
@@ -92,12 +72,6 @@ def test_goals_of_another_type_are_refused_by_what_was_given(until: Any, message
     with pytest.raises(UsageError) as refused:
         Budget.of(until)
     assert str(refused.value).startswith(message)
-
-
-def test_a_goal_and_a_time_may_be_scalars_of_numpy() -> None:
-    goal, time = np.float32(0.5), np.int64(5)
-    budget = Budget.of({"accuracy": goal}, max_time=time)  # type: ignore[arg-type]
-    assert budget == Budget((("accuracy", 0.5),), 5.0)
 
 
 def test_goals_are_read_and_reached() -> None:
@@ -108,18 +82,6 @@ def test_goals_are_read_and_reached() -> None:
     assert budget.reached(Record(0, loss=0.3, accuracy=0.8)) is None
     assert budget.reached(Record(0, loss=0.3, accuracy=0.9)) == "accuracy 0.9 is at least 0.9"
     assert budget.reached(Record(0, loss=0.1, accuracy=0.8)) == "loss 0.1 is at most 0.2"
-
-
-def test_a_loss_below_zero_is_a_goal_of_ones_own_objective_alone(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"until: 'loss=-0\.5' is not 0 or more"):
-        make_run().save(tmp_path / "known", 3, until="loss=-0.5")
-    assert not (tmp_path / "known").exists()
-    known = CLASSIFICATION
-    lower = Objective(lambda outputs, y: known.losses(outputs, y) - 9.0, known.correct)
-    run = make_run(net=package.Net(make_run().net.build, lower))
-    result = run.save(tmp_path / "own", 3, until="loss=-0.5")
-    assert len(result.records) == 1
-    assert "is at most -0.5" in str(result.folder.stop)
 
 
 def test_goals_that_a_run_never_measures_are_refused(tmp_path: Path) -> None:
@@ -196,26 +158,22 @@ def test_the_time_ends_a_run_after_the_round_it_is_over_in(tmp_path: Path) -> No
     assert "s of 1e-09 s are used up" in stop.why
 
 
-@pytest.mark.parametrize("left", ["stopped.json", "clusters.csv"])
 def test_killed_while_stopping_a_run_stops_where_it_would_have(
-    left: str, tmp_path: Path, whole: package.Result
+    tmp_path: Path, whole: package.Result
 ) -> None:
     best, _ = goal(whole)
     expected = make_run().save(tmp_path / "whole" / "mine", 8, until={"accuracy": best}).folder
     folder = make_run().save(tmp_path / "killed" / "mine", 8, until={"accuracy": best}).folder
     folder.file("clusters.csv").unlink()
-    folder.file(left).unlink(missing_ok=True)
+    folder.file("stopped.json").unlink()
     assert not folder.finished
     package.resume(folder.path, make_run())
     assert_same_end(folder, expected)
     assert folder.stop == expected.stop
 
 
-@pytest.mark.parametrize("every", [1, 3])
-def test_a_loop_that_was_left_can_be_finished_there(
-    every: int, tmp_path: Path, whole: package.Result
-) -> None:
-    run, path = make_run(evaluate_every=every), tmp_path / "mine"
+def test_a_loop_that_was_left_can_be_finished_there(tmp_path: Path, whole: package.Result) -> None:
+    run, path = make_run(evaluate_every=3), tmp_path / "mine"
     for _, record in run.rounds(8, folder=path):
         if record.round == 3:
             break
@@ -228,11 +186,10 @@ def test_a_loop_that_was_left_can_be_finished_there(
     assert package.finish(path, run).folder.stop == Stop(4, "it was finished by hand")
 
 
-@pytest.mark.parametrize("method", [IFCA(3, LOCAL), FedEM(3, LOCAL)], ids=["ifca", "fedem"])
 def test_a_run_that_ends_early_is_measured_by_the_clusters_that_it_serves(
-    method: Algorithm[Any], tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    run = make_run(algorithm=method, participation=0.3, evaluate_every=5)
+    run = make_run(algorithm=IFCA(3, LOCAL), participation=0.3, evaluate_every=5)
     for _ in run.rounds(5, folder=tmp_path / "mine"):
         break
     result = package.finish(tmp_path / "mine", run)
@@ -293,47 +250,6 @@ def test_goals_and_times_that_are_not_given_again_stay_unless_they_ended_the_run
     package.resume(path, make_run(), rounds=6, until="accuracy=0", max_time="1h")
     package.resume(path, make_run(), rounds=8)
     assert by_time.budget == Budget.of((), "1h")
-    package.resume(path, make_run(), rounds=10, until=["accuracy=0", "loss=0"])
-    package.resume(path, make_run(), rounds="+1")  # one of the two has ended it
-    assert by_time.budget == Budget.of("loss=0", "1h")
-    left = tmp_path / "left"
-    for _ in make_run().rounds(8, folder=left):
-        break
-    RunFolder(left).set_budget(Budget.of("loss=0", "1h"))
-    package.finish(left, make_run())  # by hand is not by its time
-    assert package.resume(left, make_run(), rounds=3).folder.budget == Budget.of("loss=0", "1h")
-
-
-@pytest.mark.parametrize("done", range(5))
-def test_killed_while_a_finished_run_is_opened_again_nothing_is_lost(
-    done: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = make_run().save(tmp_path / "mine", 8, until="accuracy=0").folder
-    steps = 0
-
-    class KilledError(Exception):
-        pass
-
-    def step(name: str) -> None:
-        original = getattr(Path, name)
-
-        def counted(self: Path, *arguments: object, **keywords: object) -> object:
-            nonlocal steps
-            if steps == done:
-                raise KilledError
-            steps += 1
-            return original(self, *arguments, **keywords)
-
-        monkeypatch.setattr(Path, name, counted)
-
-    step("unlink")
-    step("replace")
-    with pytest.raises(KilledError):
-        folder.replan(5, Budget.of("loss=0"), turn=False)
-    monkeypatch.undo()
-    result = package.resume(folder.path, make_run())
-    assert len(result.records) == 1
-    assert len(package.resume(folder.path, make_run(), rounds=5).records) == 5
 
 
 def test_a_method_that_reads_how_many_rounds_there_are_goes_on_alike_if_told(
@@ -369,14 +285,6 @@ def test_the_command_line_stops_finishes_and_goes_on(umbel: Shell) -> None:
     assert_same_end(folder, RunFolder(whole / "flacc-seed0"))
 
 
-def test_goals_and_times_are_written_as_they_are() -> None:
-    for goal in (0.63456789, 0.9, 1e-5, 1.0):
-        written = Budget.of({"loss": goal}).goals
-        assert Budget.of(written).until == (("loss", goal),)
-    for time in (600.0, 1234567.25, 1e6, 0.1):
-        assert Budget.of((), Budget.of((), time).time).max_seconds == time
-
-
 def test_the_command_line_ends_a_run_that_was_interrupted(umbel: Shell) -> None:
     umbel("run", "both/flacc.toml")
     path = umbel.folder / "runs" / "flacc-seed1"
@@ -388,31 +296,3 @@ def test_the_command_line_ends_a_run_that_was_interrupted(umbel: Shell) -> None:
     printed, _ = umbel("finish", str(path))
     assert "stopped after 2 of 4 rounds: it was finished by hand" in " ".join(printed.split())
     assert package.load(path).model(0) is not None
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--until", "accuracy=high"], "until: 'accuracy=high' is not of the form accuracy=0.9"),
-        (["--until", "acuracy=0.9"], "until: 'acuracy' is not a measure to reach; did you mean"),
-        (["--max-time", "ten"], "max_time: 'ten' is not a time such as 90s, 10m, 1.5h or 2d"),
-    ],
-)
-def test_the_command_line_refuses_in_one_line(
-    options: list[str], message: str, umbel: Shell
-) -> None:
-    assert message in umbel.refused("run", "both/flacc.toml", *options)
-    assert not (umbel.folder / "runs").exists()
-    umbel("run", "both/flacc.toml", "--set", "rounds=1")
-    assert message in umbel.refused("resume", "runs/flacc-seed0", *options)
-    message = umbel.refused("resume", "runs/flacc-seed0", "--rounds", "x")
-    assert "rounds: 'x' is not a number such as 80 or +20" in message
-    assert "not a folder of" not in umbel.refused("finish", "gone")
-
-
-def test_a_regression_has_no_accuracy_to_reach(umbel: Shell) -> None:
-    name = "fedavg-linear"
-    message = umbel.refused("run", name, "--until", "accuracy=0.9", "--set", "rounds=2")
-    assert "until: 'accuracy' is not measured here: a regression has only a loss" in message
-    printed, _ = umbel("run", name, "--until", "loss=1e9", "--set", "rounds=2")
-    assert "stopped after 1 of 2 rounds: loss" in " ".join(printed.split())

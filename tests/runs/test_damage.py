@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
-import os
 import shutil
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,8 +17,7 @@ from umbel.checks import UsageError
 from umbel.files.seals import json_text
 from umbel.folder import checkpoint_parts
 from umbel.folder.run_folder import RunFolder
-from umbel.folder.tensor_files import reading, tensors_in, write
-from umbel.report.figures.trees import ordered_tree
+from umbel.folder.tensor_files import tensors_in, write
 
 RUN = "runs/ifca-seed0"
 
@@ -42,7 +38,7 @@ def run(umbel: Shell, finished: Path) -> Path:
     return Path(shutil.copytree(finished, umbel.folder / RUN))
 
 
-@pytest.mark.parametrize("kept", [None, 0, 3])
+@pytest.mark.parametrize("kept", [None, 3])
 def test_a_finished_run_without_all_its_records_is_told(
     kept: int | None, run: Path, umbel: Shell
 ) -> None:
@@ -63,14 +59,8 @@ def test_a_finished_run_without_all_its_records_is_told(
     "garbage",
     [
         b"",
-        b"\xff\x00",
-        b"client,group,cluster,examples,accuracy,loss\n",
         b"client,group,cluster,examples,accuracy,loss\n0,0,zero,9,0.5,0.5\n",
-        b"client,group,cluster,examples,accuracy,loss\n0,0,-1,9,0.5,0.5\n",
         b"client,group,cluster,examples,accuracy,loss\n0,0,0,9,0.5\n",
-        b"client,group,cluster,examples,accuracy,loss\n0,0,0,9,half,0.5\n",
-        b"client,group,cluster,examples,accuracy,loss\n0,0,0,9,1e999,0.5\n",
-        b"client,group,cluster,examples,accuracy,loss\n0,0,0,9,0.5,nan\n",
     ],
 )
 @pytest.mark.usefixtures("newcomers")
@@ -122,31 +112,6 @@ def test_newcomers_that_are_no_numbers_are_refused(umbel: Shell, newcomers: Path
     assert "both: holds no .npz files" in umbel.refused("assign", RUN, "both")
 
 
-PIPES = ("budget.json", "stopped.json", "environment.json", "evidence/round-00000.safetensors")
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
-@pytest.mark.parametrize("name", PIPES)
-def test_nobody_waits_for_a_pipe_in_place_of_a_file(name: str, run: Path, umbel: Shell) -> None:
-    (run / name).unlink(missing_ok=True)
-    os.mkfifo(run / name)
-    command = ["report"] if name.startswith("evidence") else ["resume", "--rounds", "6"]
-    message = umbel.refused(command[0], RUN, *command[1:])
-    assert f"{RUN}/{name}: can't be read: it is a pipe" in message
-
-
-@pytest.mark.parametrize("name", ["records.jsonl", "clusters.csv", "clients.csv", "stopped.json"])
-def test_a_file_larger_than_memory_is_not_read(name: str, run: Path, umbel: Shell) -> None:
-    umbel.monkeypatch.setattr("umbel.checks.free_memory", lambda: 2**34)
-    try:
-        with (run / name).open("wb") as file:
-            file.truncate(2**40)
-    except OSError:
-        pytest.skip("the disk can't hold a file with a hole of a terabyte")
-    message = umbel.refused("show", RUN)
-    assert f"{RUN}/{name}: 4,096.0 GiB is more than the 16.0 GiB of memory" in message
-
-
 def test_what_is_damaged_is_told_before_a_round_is_done(run: Path, umbel: Shell) -> None:
     (run / "environment.json").write_text('"yesterday"')
     before = {file: file.read_bytes() for file in run.rglob("*.*") if file.is_file()}
@@ -155,15 +120,6 @@ def test_what_is_damaged_is_told_before_a_round_is_done(run: Path, umbel: Shell)
     kept = [file for file in before if file.name in ("records.jsonl", "checkpoint.safetensors")]
     assert all(file.read_bytes() == before[file] for file in kept)
     assert (run / "clusters.csv").is_file()
-
-
-def test_a_run_with_damaged_records_is_not_ended(run: Path, umbel: Shell) -> None:
-    (run / "clusters.csv").unlink()
-    umbel("resume", RUN, "--rounds", "6")
-    (run / "clusters.csv").unlink()
-    (run / "records.jsonl").write_bytes(b"{}\n" + (run / "records.jsonl").read_bytes())
-    assert f"{RUN}/records.jsonl: damaged: line 1" in umbel.refused("finish", RUN)
-    assert not (run / "stopped.json").exists()
 
 
 @pytest.fixture
@@ -187,7 +143,7 @@ def interrupted(umbel: Shell, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("environment.json", "damaged"),
     ],
 )
-@pytest.mark.parametrize("command", ["finish", "resume --rounds 6", "resume --until loss=0"])
+@pytest.mark.parametrize("command", ["finish", "resume --rounds 6"])
 def test_what_a_run_can_not_go_on_from_is_told_before_anything_is_written(
     damaged: str, message: str, command: str, interrupted: Path, umbel: Shell
 ) -> None:
@@ -203,40 +159,10 @@ def test_what_a_run_can_not_go_on_from_is_told_before_anything_is_written(
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
-    [
-        ({"kind": [1]}, "is a checkpoint in format 4 of [1]"),
-        ({"next_round": math.inf}, "not a readable checkpoint: "),
-        ({"parts": [1]}, "not a readable checkpoint: "),
-        ({"parts": {"features.0": 5}}, "not a readable checkpoint: 5 is not the name of a part"),
-        ({"numbers": {"models": 5}}, "not a readable checkpoint: "),
-        ({"made": {"x": 1}}, "not a readable checkpoint: "),
-        ({"made": {"experiment": 1, "federation": {}}}, "not a readable checkpoint: "),
-        ({"made": {"experiment": {}, "federation": {}}}, "not a readable checkpoint: "),
-    ],
-    ids=str,
-)
-def test_what_a_checkpoint_can_not_say_is_told(
-    said: dict[str, Any], message: str, interrupted: Path, umbel: Shell
-) -> None:
-    file = interrupted / "checkpoint.safetensors"
-    with reading(file, "damaged") as (opened, header):
-        write(file, tensors_in(opened), {**header, **said})
-    for command in ["resume"], ["resume", "--rounds", "6"], ["finish"]:
-        told = umbel.refused(command[0], str(interrupted), *command[1:])
-        assert message in told
-        assert str(interrupted / "checkpoint") in told
-
-
-@pytest.mark.parametrize(
     ("name", "table", "message"),
     [
-        ("stopped.json", {"rounds": math.inf, "why": ""}, "cannot convert float infinity"),
         ("stopped.json", {"rounds": 9, "why": ""}, "rounds: 9 is not at most 4"),
-        ("budget.json", {"until": [["loss", 10**400]], "max_seconds": None}, "until: loss: "),
-        ("budget.json", {"until": [["foo", 1]], "max_seconds": None}, "until: 'foo' is not a"),
         ("budget.json", {"until": [["accuracy", 7]], "max_seconds": None}, "is not in 0 to 1"),
-        ("budget.json", {"until": [], "max_seconds": "x"}, "max_time: 'x' is not a time"),
     ],
 )
 def test_values_of_tables_that_can_not_be_are_told(
@@ -250,27 +176,13 @@ def test_values_of_tables_that_can_not_be_are_told(
     assert (interrupted / "records.jsonl").read_bytes() == before
 
 
-def test_a_run_with_a_damaged_budget_is_not_ended(interrupted: Path, umbel: Shell) -> None:
-    (interrupted / "budget.json").write_text("[]")
-    assert "budget.json: damaged" in umbel.refused("finish", str(interrupted))
-    assert not (interrupted / "stopped.json").exists()
-
-
-def test_a_finished_run_without_its_checkpoint_is_not_opened_again(run: Path, umbel: Shell) -> None:
-    (run / "checkpoint.safetensors").unlink()
-    before = contents(run)
-    told = umbel.refused("resume", RUN, "--rounds", "6")
-    assert "checkpoint.safetensors: can't be read: No such file" in told
-    assert contents(run) == before
-
-
 def contents(folder: Path) -> dict[Path, bytes]:
     """All files of a folder, and what they hold."""
     return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
 @pytest.mark.parametrize("name", ["losses", "clients"])
-@pytest.mark.parametrize("values", [torch.zeros(9), torch.zeros(3, 3), torch.tensor(True)])
+@pytest.mark.parametrize("values", [torch.zeros(9)])
 def test_evidence_of_another_shape_is_told(
     name: str, values: torch.Tensor, run: Path, umbel: Shell
 ) -> None:
@@ -281,40 +193,3 @@ def test_evidence_of_another_shape_is_told(
     assert f"{file.name}: damaged: not evidence of a method; remove it" in umbel.refused(
         "report", RUN
     )
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        {"num_classes": "10"},
-        {"input_shape": [-1, 8, 8]},
-        {"num_outputs": 0},
-        {"input_type": "zeros"},
-    ],
-)
-def test_what_a_model_was_made_for_can_be(said: dict[str, object], run: Path, umbel: Shell) -> None:
-    file = run / "models" / "cluster-0.safetensors"
-    with reading(file, "damaged") as (opened, header):
-        write(file, tensors_in(opened), {**header, **said})
-    assert "cluster-0.safetensors: not a readable model" in umbel.refused("assign", RUN, "both")
-
-
-@pytest.mark.parametrize("path", [RUN, "runs"])
-def test_no_page_is_about_a_run_whose_records_are_lost(path: str, run: Path, umbel: Shell) -> None:
-    (run / "clusters.csv").unlink()
-    (run / "records.jsonl").unlink()  # its checkpoint says that rounds are done
-    assert umbel.refused("report", path).startswith(f"umbel: r{'un' if path == RUN else 'eport'}: ")
-    umbel("show", RUN)
-
-
-def test_similarities_that_can_not_be_are_drawn_all_the_same() -> None:
-    huge = np.full((3, 3), -1e30)
-    assert sorted(ordered_tree(huge, np.array([0, 0, 1])).order) == [0, 1, 2]
-
-
-def test_a_page_tells_of_any_machine(run: Path, umbel: Shell) -> None:
-    session = {"began": "2026-01-01T00:00:00", "platform": ["Linux"], "versions": {"umbel": 1}}
-    (run / "environment.json").write_text(json_text([session]))
-    umbel("report", RUN)
-    (run / "environment.json").write_text(json_text([{**session, "versions": "umbel 1"}]))
-    assert "environment.json: damaged: a session whose versions" in umbel.refused("report", RUN)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -20,14 +18,14 @@ from safetensors.torch import load_file
 
 import umbel
 from tests.processes import ended, start, start_umbel, wait_for_lines
-from umbel.algorithms import CFLGP, FLACC, IFCA, FedEM, PerFedAvg, PFedMe
+from umbel.algorithms import CFLGP, FLACC, FedEM, PerFedAvg, PFedMe
 from umbel.checks import InUseError, UsageError
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.experiment.toml_file import write
 from umbel.folder import checkpoint_parts
-from umbel.folder.execution import advance, execute
+from umbel.folder.execution import execute
 from umbel.folder.run_folder import RunFolder
 from umbel.networks import MLP
 from umbel.result.run import Experiment, load
@@ -93,12 +91,11 @@ def assert_goes_on_to(whole: RunFolder, path: Path, experiment: Experiment, afte
     assert_same_end(finish(folder), whole)
 
 
-@pytest.mark.parametrize("after", [1, 4, 5])
-def test_what_is_read_lies_in_memory_as_what_was_computed(tmp_path: Path, after: int) -> None:
+def test_what_is_read_lies_in_memory_as_what_was_computed(tmp_path: Path) -> None:
     # Models and their last changes go to clients as they are: their place decides the last bits.
     shipped = umbel.read(umbel.find_experiment("joint-digits"), ["rounds=6", "participation=0.7"])
     whole = finish(begin(tmp_path / "whole", shipped))
-    assert_goes_on_to(whole, tmp_path / "parts", shipped, after)
+    assert_goes_on_to(whole, tmp_path / "parts", shipped, 4)
 
 
 def test_a_finished_run_holds_all_that_is_needed(whole: RunFolder) -> None:
@@ -143,7 +140,7 @@ def test_of_mixtures_and_personal_models_the_common_ones_are_saved(tmp_path: Pat
             assert net.flatten(result.model(cluster)).tolist() in table
 
 
-@pytest.mark.parametrize("after", [0, 1, 4, 9, 10])
+@pytest.mark.parametrize("after", [1, 9])
 def test_a_run_stopped_between_rounds_goes_on(after: int, tmp_path: Path, whole: RunFolder) -> None:
     folder = begin(tmp_path / "run")
     rounds = execute(folder, Sources.default())
@@ -169,12 +166,11 @@ def test_killed_after_the_record_and_before_the_checkpoint(
     assert_same_end(finish(folder), whole)
 
 
-@pytest.mark.parametrize("cut", [1, 10, 100])
-def test_killed_while_writing_a_record(cut: int, tmp_path: Path, whole: RunFolder) -> None:
+def test_killed_while_writing_a_record(tmp_path: Path, whole: RunFolder) -> None:
     folder = interrupted(tmp_path / "run")
     line = whole.file("records.jsonl").read_text().splitlines()[5]
     with folder.file("records.jsonl").open("a") as records:
-        records.write(line[:-cut])
+        records.write(line[:-10])
     assert_same_end(finish(folder), whole)
 
 
@@ -221,19 +217,6 @@ def test_killed_while_writing_the_results(tmp_path: Path, whole: RunFolder) -> N
     assert_same_end(finish(folder), whole)
 
 
-def test_a_run_is_finished_only_when_its_session_is_noted(tmp_path: Path, whole: RunFolder) -> None:
-    folder = begin(tmp_path / "run")
-    rounds = execute(folder, Sources.default())
-    next(rounds)
-    folder.file("environment.json").mkdir()  # where a file is to be
-    with pytest.raises(UsageError, match=r"environment\.json"):
-        list(rounds)
-    assert not folder.finished
-    folder.file("environment.json").rmdir()
-    assert_same_end(finish(folder), whole)
-    assert len(folder.sessions.read()) == 1
-
-
 def test_with_rarer_checkpoints_the_rounds_since_are_done_again(
     tmp_path: Path, whole: RunFolder
 ) -> None:
@@ -253,12 +236,6 @@ def test_damage_is_told_before_anything_is_lost(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"checkpoint\.safetensors: not a readable checkpoint"):
         finish(folder)
     assert folder.file("records.jsonl").read_text() == kept
-
-
-def test_more_clusters_than_clients_are_told_with_the_path_of_the_setting(tmp_path: Path) -> None:
-    run = replace(EXPERIMENT.open(Sources.default()), algorithm=IFCA(num_clusters=99))
-    with pytest.raises(UsageError, match=r"^algorithm\.num_clusters: 99 is not at most the number"):
-        next(advance(begin(tmp_path / "run"), run))
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
@@ -329,42 +306,6 @@ def test_the_experiment_of_a_folder_can_be_run_elsewhere(tmp_path: Path, whole: 
     copy.write_text(write(whole.experiment))
     again = finish(begin(tmp_path / "again", umbel.read(copy)))
     assert untimed(again) == untimed(whole)
-
-
-def test_a_folder_that_another_process_is_creating_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, refused = RunFolder.of(tmp_path, EXPERIMENT), threading.Event()
-    create = RunFolder.create
-
-    def trying(path: Path, experiment: Experiment) -> RunFolder:
-        try:
-            return create(path, experiment)
-        except InUseError:
-            refused.set()
-            raise
-
-    monkeypatch.setattr(RunFolder, "create", trying)
-    folder.path.mkdir()
-    with ThreadPoolExecutor() as pool:
-        with folder.locked():
-            begun = pool.submit(RunFolder.begin, tmp_path, EXPERIMENT)
-            assert refused.wait(60)
-            folder.settings.write(EXPERIMENT)
-        assert begun.result() == folder
-
-
-def test_a_run_that_another_process_does_while_its_folder_is_created_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    short = replace(EXPERIMENT, rounds=1)
-
-    def meanwhile(experiment: Experiment) -> None:
-        monkeypatch.undo()
-        finish(begin(RunFolder.of(tmp_path, experiment).path, experiment))
-
-    monkeypatch.setattr("umbel.experiment.toml_file.writable", meanwhile)
-    assert RunFolder.begin(tmp_path, short).finished
 
 
 def test_a_run_in_the_first_round_of_another_process_is_found_and_left_to_it(

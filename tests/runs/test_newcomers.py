@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +20,13 @@ from umbel.data.scenarios import LABEL_SWAPPED_DIGITS, ROTATED_DIGITS
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.engines import Sequential, Vectorised
-from umbel.flow import Engine, Replies, Request, Rows
+from umbel.flow import Request, Rows
 from umbel.networks import Linear
 from umbel.newcomers import descriptions
 from umbel.newcomers.descriptions import placed
-from umbel.report.terminal import results as terminal
 from umbel.result.run import Result
 
 LOCAL = LocalTraining(epochs=1)
-
-Pairs = Callable[[Any], tuple[Any, Any]]
-"""Makes inputs and answers of numbers (n, 6)."""
 
 
 def finished(scenario: Scenario, folder: Path, clients: slice = slice(0, 20)) -> Result:
@@ -70,20 +64,6 @@ def test_newcomers_without_labels_join_clients_whose_inputs_are_alike(tmp_path: 
     assert float(assigned.confidence.min()) > 0.9
 
 
-def test_a_run_that_nobody_may_write_to_answers_for_newcomers_without_labels(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def refuse(folder: Path, _: object) -> None:
-        raise OSError(errno.EROFS, "Read-only file system", str(folder))
-
-    result = finished(ROTATED_DIGITS, tmp_path / "run")
-    monkeypatch.setattr("umbel.newcomers.descriptions.save", refuse)
-    known = newcomers(ROTATED_DIGITS, slice(0, 20))
-    new = newcomers(ROTATED_DIGITS, slice(0, 2))
-    assert len(result.assign(new, labelled=False, clients=known).clusters) == 2
-    assert "could not be saved: [Errno 30] Read-only file system" in caplog.text
-
-
 def test_the_runs_own_data_are_needed_once(tmp_path: Path) -> None:
     result = finished(ROTATED_DIGITS, tmp_path / "run")
     new = newcomers(ROTATED_DIGITS, slice(0, 2))
@@ -92,13 +72,6 @@ def test_the_runs_own_data_are_needed_once(tmp_path: Path) -> None:
     first = result.assign(new, labelled=False, clients=newcomers(ROTATED_DIGITS, slice(0, 20)))
     again = umbel.load(tmp_path / "run", umbel.Net(_linear)).assign(new, labelled=False)
     assert again.clusters == first.clusters
-
-
-def test_others_than_the_runs_clients_are_refused(tmp_path: Path) -> None:
-    result = finished(ROTATED_DIGITS, tmp_path / "run", slice(0, 10))
-    new = newcomers(ROTATED_DIGITS, slice(0, 2))
-    with pytest.raises(umbel.UsageError, match="but the run's own are needed"):
-        result.assign(new, labelled=False, clients=newcomers(ROTATED_DIGITS, slice(2, 12)))
 
 
 def test_clients_whose_examples_are_no_longer_the_runs_are_refused(tmp_path: Path) -> None:
@@ -135,13 +108,6 @@ def test_one_cluster_takes_everybody() -> None:
     assert placed(table, np.zeros(8, dtype=int), table[:2], 1, 0).tolist() == [[1.0], [1.0]]
 
 
-def test_nobody_is_placed_while_no_client_of_a_cluster_is_described() -> None:
-    table = np.random.default_rng(0).normal(size=(8, 3))
-    for clusters, count, which in (([1] * 8, 2, "cluster 0"), ([0, 2] * 4, 5, "clusters 1, 3, 4")):
-        with pytest.raises(UsageError, match=f"no client of {which} has described"):
-            placed(table, np.array(clusters), table[:2], count, 0)
-
-
 def test_earlier_descriptions_are_kept_of_those_who_do_not_answer_again() -> None:
     def of(*clients: int, value: float, width: int = 2) -> descriptions.Descriptions:
         table = torch.full((len(clients), width), value)
@@ -152,12 +118,6 @@ def test_earlier_descriptions_are_kept_of_those_who_do_not_answer_again() -> Non
     assert found.table.tolist() == [[2.0] * 2, [1.0] * 2, [2.0] * 2, [1.0] * 2]
     wider = of(0, value=2.0, width=3)
     assert descriptions.with_earlier(of(1, value=1.0), wider).clients.tolist() == [1]
-
-
-def test_descriptions_by_another_number_of_outputs_are_to_be_made_again() -> None:
-    table = np.random.default_rng(0).normal(size=(8, 6))
-    with pytest.raises(UsageError, match="holds 6 values of each client, but newcomers have 4"):
-        placed(table, np.arange(8) % 2, table[:2, :4], 2, 0)
 
 
 def test_a_description_is_the_mean_and_deviation_of_bounded_outputs() -> None:
@@ -176,102 +136,6 @@ def test_a_description_is_the_mean_and_deviation_of_bounded_outputs() -> None:
         torch.testing.assert_close(columns["deviation"], expected)
 
 
-class Sequences(torch.nn.Module):
-    """Outputs at every place, as many as inputs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = torch.nn.Conv1d(2, 2, 1)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.layer(x)  # type: ignore[no-any-return]
-
-
-def _gaussian(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    mean, log_variance = outputs.unbind(1)
-    return 0.5 * (log_variance + (y[:, 0] - mean) ** 2 / log_variance.exp())
-
-
-def _near(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    return ((outputs[:, 0] - y[:, 0]).abs() < 1).to(outputs.dtype)
-
-
-WIDTHS: dict[str, tuple[umbel.Net, Pairs]] = {
-    "more outputs than classes": (
-        umbel.Net(lambda: torch.nn.Linear(6, 5)),
-        lambda x: (x, (x[:, 0] > 0).astype(np.int64)),
-    ),
-    "pictures of the size of inputs": (
-        umbel.Net(Sequences, umbel.REGRESSION),
-        lambda x: (x.reshape(-1, 2, 3), x.reshape(-1, 2, 3)),
-    ),
-    "two outputs for a target": (
-        umbel.Net(lambda: torch.nn.Linear(6, 2), umbel.Objective(losses=_gaussian, correct=_near)),
-        lambda x: (x, x[:, :1]),
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", WIDTHS)
-def test_inputs_are_described_by_as_many_outputs_as_the_network_has(
-    kind: str, tmp_path: Path
-) -> None:
-    net, pair = WIDTHS[kind]
-    rng = np.random.default_rng(0)
-    means = [0, 5] * 6
-    clients = [pair(rng.normal(mean, 1, (30, 6)).astype(np.float32)) for mean in means]
-    method = umbel.FixedClusters(clusters=(0, 1) * 6, local=LocalTraining(lr=0.001, epochs=1))
-    known = umbel.Federation.from_arrays(clients)
-    result = umbel.Run(method, known, net).save(tmp_path / "run", rounds=1)
-    new = umbel.Federation.from_arrays(clients[:2])
-    assigned = result.assign(new, labelled=False, clients=known)
-    assert [*assigned.clusters.values()] == [0, 1]
-
-
-def test_whole_numbers_of_an_objective_of_ones_own_are_no_classes(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-
-    def poisson(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return torch.nn.functional.poisson_nll_loss(outputs[:, 0], y, reduction="none")
-
-    def near(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return ((outputs[:, 0].exp() - y).abs() < 1).to(outputs.dtype)
-
-    def counts(mean: float) -> tuple[Any, Any]:
-        return rng.normal(0, 1, (30, 6)).astype(np.float32), rng.poisson(mean, 30)
-
-    few, many = (umbel.Federation.from_arrays([counts(mean)] * 2) for mean in (1, 50))
-    net = umbel.Net(lambda: torch.nn.Linear(6, 1), umbel.Objective(poisson, near))
-    result = umbel.Run(umbel.FedAvg(LocalTraining(epochs=1)), few, net).save(tmp_path / "run", 1)
-    assert set(result.assign(many).clusters.values()) == {0}
-
-
-@dataclass
-class Elsewhere:
-    """An engine whose clients' examples are not in the run's federation."""
-
-    there: Engine
-    elsewhere: bool = True
-
-    def send(self, request: Request) -> Replies:
-        return self.there.send(request)
-
-
-def test_clients_describe_whole_numbers_to_a_server_that_has_zeros_in_their_place() -> None:
-    x = torch.arange(12).reshape(6, 2) % 5
-    there = umbel.Federation.from_arrays([(x, x[:, 0] % 2), (x + 1, x[:, 0] % 2)])
-    net = umbel.Net(
-        lambda: torch.nn.Sequential(
-            torch.nn.Embedding(6, 3), torch.nn.Flatten(), torch.nn.Linear(6, 4)
-        )
-    )
-    here = replace(there, train=replace(there.train, x=torch.zeros(there.train.x.shape)))
-    engine = Elsewhere(Sequential(net, there))
-    run = umbel.Run(umbel.FedAvg(LOCAL), here, net, engine=engine)
-    found = descriptions.described(run, net, 0)
-    assert found.table.shape == (2, 2 * descriptions.MODELS * 4)
-
-
 def test_by_labels_a_clear_case_is_sure_and_a_single_example_is_not(tmp_path: Path) -> None:
     result = finished(ROTATED_DIGITS, tmp_path / "run")
     clients = newcomers(ROTATED_DIGITS, slice(0, 1))
@@ -283,17 +147,6 @@ def test_by_labels_a_clear_case_is_sure_and_a_single_example_is_not(tmp_path: Pa
     assert unsure is not None
     assert float(sure) > 0.99
     assert float(unsure) == 0.25
-
-
-def test_of_one_example_in_25_clusters_the_table_says_4_percent(tmp_path: Path) -> None:
-    x, y = newcomers(ROTATED_DIGITS, slice(0, 1)).train.of(0)
-    clients = umbel.Federation.from_arrays([(x, y)] * 25, num_classes=10)
-    method = umbel.FixedClusters(clusters=tuple(range(25)), local=LOCAL)
-    result = umbel.Run(method, clients, umbel.Net(_linear)).save(tmp_path, rounds=1)
-    one = umbel.Federation.from_arrays([(x[:1], y[:1])], test_fraction=0.0, num_classes=10)
-    columns = terminal.assignment(result.assign(one)).columns
-    said = [str(cell) for c in columns if c.header == "confidence" for cell in c.cells]
-    assert said == ["4%"]
 
 
 def test_newcomers_of_a_kind_that_the_run_has_not_seen_are_named(tmp_path: Path) -> None:
@@ -309,34 +162,6 @@ def test_newcomers_of_a_kind_that_the_run_has_not_seen_are_named(tmp_path: Path)
     assert "unlike the run's clients: other" in repr(assigned)
     losses = [client.loss for client in result.clients if client.loss is not None]
     assert assigned.run_losses == (min(losses), max(losses))
-
-
-def test_newcomers_are_not_compared_with_what_personal_models_lose(tmp_path: Path) -> None:
-    federation = newcomers(ROTATED_DIGITS, slice(0, 6))
-    method = umbel.PerFedAvg(local=LOCAL)
-    result = umbel.Run(method, federation, umbel.Net(_linear)).save(tmp_path / "run", rounds=1)
-    assigned = result.assign(federation)
-    assert (assigned.run_losses, assigned.unlike) == (None, {})
-
-
-def test_newcomers_may_be_of_double_precision(tmp_path: Path) -> None:
-    result = finished(ROTATED_DIGITS, tmp_path / "run")
-    clients = newcomers(ROTATED_DIGITS, slice(0, 2))
-    pairs = [clients.train.of(client) for client in range(2)]
-    doubles = umbel.Federation.from_arrays([(x.double(), y) for x, y in pairs], num_classes=10)
-    singles = umbel.Federation.from_arrays(pairs, num_classes=10)
-    assert result.assign(doubles).clusters == result.assign(singles).clusters
-
-
-def test_confidence_is_about_the_models_that_clients_are_served_during_a_trial_too(
-    tmp_path: Path,
-) -> None:
-    clients = newcomers(ROTATED_DIGITS, slice(0, 12))
-    method = umbel.Restarts(umbel.IFCA(3, LOCAL), restarts=4)
-    result = umbel.Run(method, clients, umbel.Net(_linear)).save(tmp_path, rounds=2)
-    confidence = result.assign(clients).confidence
-    assert confidence is not None
-    assert float(confidence.min()) >= 1 / result.num_clusters  # the best on average is chosen
 
 
 def test_newcomers_are_compared_at_the_learning_rate_of_the_last_round(tmp_path: Path) -> None:
@@ -464,7 +289,7 @@ def _two() -> torch.nn.Module:
     return torch.nn.Linear(3, 2)
 
 
-@pytest.mark.parametrize("sizes", [(4, 4), (5, 5), (3, 3, 3), (1, 19), (1, 99)])
+@pytest.mark.parametrize("sizes", [(4, 4), (3, 3, 3), (1, 19)])
 def test_clusters_of_few_clients_are_told_apart_by_inputs_if_they_are_far_apart(
     sizes: tuple[int, ...],
 ) -> None:
@@ -474,7 +299,7 @@ def test_clusters_of_few_clients_are_told_apart_by_inputs_if_they_are_far_apart(
     assert (found.argmax(1) == clusters).all()
 
 
-@pytest.mark.parametrize("sizes", [(2, 2), (4, 4), (5, 5), (3, 3, 3), (1, 19), (1, 49)])
+@pytest.mark.parametrize("sizes", [(4, 4), (3, 3, 3), (1, 19)])
 def test_clusters_of_few_clients_that_inputs_do_not_tell_apart_are_refused(
     sizes: tuple[int, ...],
 ) -> None:
@@ -511,14 +336,6 @@ def test_one_or_two_inputs_are_not_enough_to_be_sure_of(tmp_path: Path) -> None:
     assert list(assigned.clusters.values())[3:] == [result.clusters["0"]] * 2
 
 
-def test_clusters_whose_clients_have_the_same_inputs_are_refused() -> None:
-    two = np.random.default_rng(0).normal(size=(2, 10))
-    for size in (2, 3):  # the mean of three equal clients has a rounding error
-        clusters = np.repeat([0, 1], size)
-        with pytest.raises(UsageError, match="clients of each cluster have the same inputs"):
-            placed(two[clusters], clusters, two, 2, seed=0)
-
-
 def test_newcomers_without_a_usable_reply_are_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -533,97 +350,3 @@ def test_newcomers_without_a_usable_reply_are_named(
 
     said = "not assigned to a cluster for lack of a usable reply: lee (update: "
     assert [text for text in caplog.messages if text.startswith(said)]
-
-
-def test_clients_whose_inputs_are_not_described_are_named(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    pairs: dict[str, Any] = {name: (torch.ones(4, 2), torch.zeros(4, 1)) for name in "abc"}
-    pairs["b"] = (torch.full((4, 2), 3e38), torch.zeros(4, 1))
-    net = umbel.Net(_Difference, umbel.REGRESSION)
-    federation = umbel.Federation.from_arrays(pairs, test_fraction=0.0)
-    found = descriptions.described(umbel.Run(umbel.FedAvg(LOCAL), federation, net), net, 0)
-    assert found.clients.tolist() == [0, 2]
-    assert "inputs not described for lack of a usable reply: b (mean: nan" in caplog.text
-
-
-class _Difference(torch.nn.Module):
-    """Not a number for large inputs, which are infinite when squared."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = torch.nn.Linear(2, 1)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        said: torch.Tensor = self.layer(x**2 - x**2)
-        return said
-
-
-class _Counting(torch.nn.Module):
-    """Notes how many examples go through it at once."""
-
-    def __init__(self, seen: list[int]) -> None:
-        super().__init__()
-        self.seen, self.layer = seen, torch.nn.Linear(6, 2)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.seen.append(len(x))
-        return self.layer(x)  # type: ignore[no-any-return]
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Counting:
-        again = _Counting(self.seen)
-        again.load_state_dict(self.state_dict())
-        return again
-
-
-@pytest.mark.parametrize(("given", "most"), [(None, 256), (40, 40)])
-def test_newcomers_go_through_the_network_in_parts(
-    given: int | None, most: int, tmp_path: Path
-) -> None:
-    rng, seen = np.random.default_rng(0), list[int]()
-    net = umbel.Net(lambda: _Counting(seen))
-
-    def clients(*sizes: int) -> umbel.Federation:
-        pairs: Any = [(rng.normal(size=(n, 6)).astype(np.float32), np.arange(n) % 2) for n in sizes]
-        return umbel.Federation.from_arrays(pairs, test_fraction=0.0)
-
-    engine = umbel.EngineSettings(micro_batch_size=given)
-    run = umbel.Run(umbel.IFCA(2, LOCAL), clients(20, 20, 20), net, engine=engine)
-    result = run.save(tmp_path, 1)
-    seen.clear()
-    result.assign(clients(600))
-    assert max(seen) == most
-
-
-def test_newcomers_are_judged_within_the_limits_of_the_run(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    pairs: Any = [(x := rng.normal(size=(20, 1)), 1e6 * (n % 2 + 1) * x) for n in range(4)]
-    clients = umbel.Federation.from_arrays(pairs)
-    method = umbel.FLHC(cluster_round=1, num_clusters=2, local=LOCAL)
-    net = umbel.Net(lambda: torch.nn.Linear(1, 1), umbel.REGRESSION)
-    run = umbel.Run(method, clients, net, limits=umbel.Limits(max_value=1e9))
-    result = run.save(tmp_path, 2)
-    assert result.assign(clients).clusters == result.clusters
-
-
-def test_what_a_run_warned_of_is_not_said_again_for_its_state(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    clients = newcomers(ROTATED_DIGITS, slice(0, 6))
-    method = umbel.Restarts(umbel.IFCA(2, LOCAL), restarts=2, trial_rounds=9)
-    result = umbel.Run(method, clients, umbel.Net(_linear)).save(tmp_path, 1)
-    assert "trial_rounds: only a run of 9 rounds" in caplog.text
-    caplog.clear()
-    result.assign(clients)
-    assert not caplog.messages
-
-
-def test_newcomers_without_the_last_class_are_placed_without_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    clients = newcomers(ROTATED_DIGITS, slice(0, 6))
-    result = umbel.Run(umbel.IFCA(2, LOCAL), clients, umbel.Net(_linear)).save(tmp_path, 1)
-    x, y = clients.train.of(0)
-    caplog.clear()
-    result.assign(umbel.Federation.from_arrays([(x[y < 9], y[y < 9])], test_fraction=0.0))
-    assert not caplog.messages

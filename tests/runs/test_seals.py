@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 import shutil
@@ -95,7 +94,7 @@ def test_every_byte_of_the_records_counts(tmp_path: Path) -> None:
     assert accepted(lines.file, look, 3) == []
 
 
-@pytest.mark.parametrize("order", [*itertools.permutations(range(3)), (0, 2), (1, 2), (0, 1, 1, 2)])
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (0, 2), (0, 1, 1, 2)])
 def test_lines_that_are_moved_removed_or_repeated_are_noticed(
     order: tuple[int, ...], tmp_path: Path
 ) -> None:
@@ -170,7 +169,7 @@ def test_what_was_changed_in_the_experiment_is_said(run: RunFolder, umbel: Shell
     assert "seal" not in printed
 
 
-@pytest.mark.parametrize("rounds", [3, 9])
+@pytest.mark.parametrize("rounds", [9])
 def test_rounds_that_were_changed_by_hand_are_not_taken_for_damage(
     rounds: int, run: RunFolder, umbel: Shell
 ) -> None:
@@ -187,32 +186,6 @@ def test_rounds_that_were_changed_by_hand_are_not_taken_for_damage(
     file.write_text(sealed.replace(f"\nrounds = {rounds}", "\nrounds = 4"))
     umbel("resume", str(run.path), "--rounds", "5")
     assert len(run.records()) == run.experiment.rounds == 5
-
-
-def test_a_run_can_not_end_before_what_is_done(run: RunFolder, umbel: Shell) -> None:
-    run.file("clusters.csv").unlink()
-    run.file("experiment.toml").write_text(run.toml.replace("\nrounds = 4", "\nrounds = 3"))
-    message = umbel.refused("resume", str(run.path))
-    assert f"{run.file('experiment.toml')}: rounds: 3 is not 4 or more, as 4 are done" in message
-    assert not run.finished
-
-
-def test_without_the_seal_a_checkpoint_still_knows_its_experiment(
-    run: RunFolder, umbel: Shell
-) -> None:
-    file = run.file("experiment.toml")
-    text = run.toml
-    run.file("clusters.csv").unlink()
-    file.write_text(text.replace("clients = 8", "clients = 9"))
-    message = umbel.refused("resume", str(run.path))
-    assert "scenario.clients was 8 and is 9; undo that" in message
-    file.write_text(
-        text.replace('kernel = "auto"', 'kernel = "general"').replace(
-            "\nrounds = 4", "\nrounds = 5"
-        )
-    )
-    umbel("resume", str(run.path))
-    assert len(run.records()) == 5
 
 
 def test_other_clients_under_the_same_settings_are_told(run: RunFolder) -> None:
@@ -239,27 +212,3 @@ def test_one_label_that_has_changed_is_told(run: RunFolder) -> None:
     opened = replace(there.open(package.Sources.default()), federation=other)
     with pytest.raises(UsageError, match="of another run: labels: changed; undo that"):
         list(package.folder.execution.advance(run, opened))
-
-
-@pytest.mark.parametrize("name", ["checkpoint.safetensors", "environment.json", "records.jsonl"])
-def test_damage_to_the_seal_and_its_name_at_once_is_noticed(name: str, run: RunFolder) -> None:
-    file = run.file(name)
-    whole = file.read_bytes()
-    start = whole.rindex(b"seal") if name != "checkpoint.safetensors" else whole.index(b"seal")
-    for key, digit in itertools.product(range(4), range(32)):
-        damaged = bytearray(whole)
-        damaged[start + key] ^= 1
-        place = whole.index(b'"', start + 6) + 1 + digit
-        damaged[place] ^= 0x40  # no digit any more
-        file.write_bytes(damaged)
-        with pytest.raises(UsageError, match=name):
-            looked_at(run, name)
-
-
-def looked_at(run: RunFolder, name: str) -> object:
-    readers: dict[str, Callable[[], object]] = {
-        "checkpoint.safetensors": lambda: checkpoint.labels(run.file(name)),
-        "environment.json": run.sessions.read,
-        "records.jsonl": run.records,
-    }
-    return readers[name]()
