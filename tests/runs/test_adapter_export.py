@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,7 @@ import umbel
 from tests.federations import blobs
 from tests.networks.tiny import IDS, encoder, lora, made, peft
 from tests.runs.saved import make_run
-from umbel.export.adapters import to_peft
 from umbel.networks import TextClassifier, adapted
-from umbel.networks.adapters import TokenNetwork
 
 LOCAL = umbel.LocalTraining(lr=0.3, epochs=1, batch_size=5)
 OF_GPT2: dict[str, Any] = {"target_modules": ["c_attn"], "fan_in_fan_out": True}
@@ -57,33 +54,6 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> umbel.Result:
     return umbel.load(folder, NET)
 
 
-def test_settings_of_adapters_stay_if_there_is_no_room_for_others(
-    tuned: umbel.Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tuned.export("peft", client=1, out=tmp_path / "out").file / "adapter_config.json"
-    before = file.read_text()
-
-    def full(_: object, folder: Path) -> None:
-        (Path(folder) / file.name).write_bytes(b"half")
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(peft.LoraConfig, "save_pretrained", full)
-    with pytest.raises(OSError, match="No space left"):
-        tuned.export("peft", client=1, out=file.parent)
-    assert file.read_text() == before
-
-
-def test_adapters_are_read_back_beside_the_same_frozen_values(
-    tuned: umbel.Result, tmp_path: Path
-) -> None:
-    module = tuned.model_for(0)
-    again = to_peft(module, torch.zeros(0), tmp_path / "out")
-    assert isinstance(again, torch.nn.Module)
-    pairs = zip(module.parameters(), again.parameters(), strict=True)
-    kinds = {(one.requires_grad, one.data_ptr() == other.data_ptr()) for one, other in pairs}
-    assert kinds == {(True, False), (False, True)}
-
-
 def test_peft_reads_what_a_client_trained(tuned: umbel.Result) -> None:
     done = tuned.export("peft", client=1)
     assert done.file.parent == tuned.folder.file("exported")
@@ -107,9 +77,7 @@ def test_peft_reads_what_a_client_trained(tuned: umbel.Result) -> None:
     assert again.file == done.file
 
 
-@pytest.mark.parametrize(
-    "to", [pytest.param("onnx", marks=pytest.mark.long), "torch", "safetensors"]
-)
+@pytest.mark.parametrize("to", [pytest.param("onnx", marks=pytest.mark.long), "torch"])
 def test_networks_with_adapters_are_exported_whole(
     to: Any, tuned: umbel.Result, tmp_path: Path
 ) -> None:
@@ -124,20 +92,18 @@ def test_networks_with_adapters_are_exported_whole(
             torch.testing.assert_close(program(x), tuned.model_for(0)(x))
 
 
-@pytest.mark.parametrize("to", ["torch", "peft"])
-def test_a_text_classifier_is_exported(to: Any, tmp_path: Path) -> None:
+def test_a_text_classifier_is_exported(tmp_path: Path) -> None:
     recipe = TextClassifier(encoder=str(encoder(tmp_path / "tiny")), adapters=2)
     net = umbel.Net(lambda: recipe.build((8,), 2))
     run = umbel.Run(umbel.FedAvg(LOCAL), federation(most=14), net)
     run.save(tmp_path / "run", 1)
     result = umbel.load(tmp_path / "run", net)
-    done = result.export(to, out=tmp_path / "out")
+    done = result.export("peft", out=tmp_path / "out")
     assert done.largest_difference < 1e-5
-    if to == "peft":
-        theirs = peft.PeftModel.from_pretrained(recipe.base(2), done.file).eval()
-        x = unequal(5, 8, 14)
-        with torch.no_grad():
-            torch.testing.assert_close(theirs(x), result.model(0)(x))
+    theirs = peft.PeftModel.from_pretrained(recipe.base(2), done.file).eval()
+    x = unequal(5, 8, 14)
+    with torch.no_grad():
+        torch.testing.assert_close(theirs(x), result.model(0)(x))
 
 
 def test_a_model_of_the_next_token_is_exported(tmp_path: Path) -> None:
@@ -165,75 +131,4 @@ def test_what_is_trained_beside_the_adapters_is_named(tmp_path: Path) -> None:
     run.save(tmp_path / "run", 1)
     result = umbel.load(tmp_path / "run", net)
     with pytest.raises(umbel.UsageError, match=r"no place for .*LayerNorm\.bias"):
-        result.export("peft")
-
-
-@pytest.mark.parametrize("active", ["default", "mine"])
-def test_it_is_the_active_adapter_whatever_its_name(active: str, tmp_path: Path) -> None:
-    def build() -> torch.nn.Module:
-        base = classifier()
-        base.requires_grad_(False)
-        network = peft.get_peft_model(base, lora(), adapter_name="mine")
-        if active != "mine":
-            network.add_adapter(active, lora(r=3))
-            network.set_adapter(active)
-        return TokenNetwork(network, 0, None)
-
-    net = umbel.Net(build)
-    umbel.Run(umbel.FedAvg(LOCAL), federation(), net).save(tmp_path / "run", 1)
-    result = umbel.load(tmp_path / "run", net)
-
-    done = result.export("peft")
-
-    theirs = peft.PeftModel.from_pretrained(classifier(), done.file).eval()
-    x = unequal(5, 8, IDS)
-    with torch.no_grad():
-        logits = theirs(input_ids=x, attention_mask=(x != 0).long()).logits
-        torch.testing.assert_close(logits, result.model_for(1)(x))
-
-
-def normalised(**settings: Any) -> Any:
-    """Frozen layers with adapters, and between them batch normalisation."""
-    layers = torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
-    base = torch.nn.Sequential(*layers).requires_grad_(False)
-    return peft.get_peft_model(base, lora(None, target_modules=["0", "2"], **settings))
-
-
-def test_running_statistics_beside_the_adapters_are_named(tmp_path: Path) -> None:
-    method = umbel.FedAvg(umbel.LocalTraining(lr=0.1, epochs=1, batch_size=4, drop_last=True))
-    net = umbel.Net(normalised)
-    result = umbel.Run(method, blobs(), net).save(tmp_path / "beside", 1)
-    with pytest.raises(umbel.UsageError, match=r"no place for .*1\.running_mean, which is trained"):
-        result.export("peft")
-    assert result.export("safetensors").largest_difference < 1e-5
-    net = umbel.Net(lambda: normalised(modules_to_save=["1"]))
-    result = umbel.Run(method, blobs(), net).save(tmp_path / "among", 1)
-    done = result.export("peft")
-    assert done.largest_difference < 1e-5
-    assert any(
-        "running_mean" in name for name in load_file(done.file / "adapter_model.safetensors")
-    )
-
-
-class _Versioned(torch.nn.Linear):
-    """Has a state that is no tensor."""
-
-    def get_extra_state(self) -> dict[str, int]:
-        return {"version": 1}
-
-    def set_extra_state(self, state: Any) -> None:
-        pass
-
-
-def _versioned() -> Any:
-    base = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), _Versioned(8, 3))
-    settings = lora(None, target_modules=["0"], modules_to_save=["2"])
-    return peft.get_peft_model(base.requires_grad_(False), settings)
-
-
-def test_a_state_beside_the_tensors_that_peft_would_ask_for_is_named(tmp_path: Path) -> None:
-    result = umbel.Run(umbel.FedAvg(LOCAL), blobs(), umbel.Net(_versioned)).save(tmp_path, 1)
-    with pytest.raises(
-        umbel.UsageError, match=r"no place for .*2\._extra_state, which is no tensor"
-    ):
         result.export("peft")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy import stats
 
 from umbel.newcomers.confidence import confidences
 
@@ -20,7 +19,7 @@ def drawn(examples: int, newcomers: int = 1000, models: int = 3) -> tuple[Losses
     return list(losses), truth[:, 0].argmin(1).tolist()
 
 
-@pytest.mark.parametrize("examples", [2, 3, 5, 10])
+@pytest.mark.parametrize("examples", [2, 5])
 def test_who_is_said_to_be_sure_is_right_as_often_as_said(examples: int) -> None:
     losses, best = drawn(examples)
     chosen = [int(mine.mean(0).argmin()) for mine in losses]
@@ -56,24 +55,3 @@ def test_a_cluster_that_another_rule_chose_against_the_losses_is_doubtful() -> N
 def test_of_one_example_nothing_is_known_and_of_one_cluster_all() -> None:
     assert confidences([np.array([[0.0, 9.0, 9.0, 9.0]])], [0]) == [0.25]
     assert confidences([np.array([[0.5], [0.7]]), np.array([[1.0]])], [0, 0]) == [1.0, 1.0]
-
-
-def test_equal_models_are_equally_likely() -> None:
-    losses = np.repeat(np.random.default_rng(0).normal(size=(8, 1)), 4, axis=1)
-    assert confidences([losses], [0]) == [0.25]
-
-
-def test_medians_are_worked_out_once_for_each_number_of_examples(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked: list[float] = []
-    median = stats.chi2.median
-
-    def counted(freedom: NDArray[np.float64]) -> NDArray[np.float64]:
-        asked.extend(np.atleast_1d(freedom).tolist())
-        return np.asarray(median(freedom))
-
-    monkeypatch.setattr(stats.chi2, "median", counted)
-    losses = [*drawn(2, newcomers=20)[0], *drawn(5, newcomers=20)[0]]
-    confidences(losses, [0, 1, 2, 1] * 10)
-    assert asked == [1, 4]

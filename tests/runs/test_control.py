@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -11,15 +11,13 @@ import pytest
 import torch
 
 from tests.shell import Shell
-from umbel.algorithms import CFLGP, FedAvg, RandomClusters, Sharing
-from umbel.checks import UsageError
+from umbel.algorithms import CFLGP, RandomClusters, Sharing
 from umbel.data.sources import Sources
-from umbel.experiment.differences import check_same
 from umbel.experiment.library import find_experiment
 from umbel.folder.execution import execute
 from umbel.folder.run_folder import RunFolder
 from umbel.method import Algorithm, Averaging, Context, Flow, LocalTraining, Setup, State, federate
-from umbel.result.control import check_room, control, controls
+from umbel.result.control import control, controls
 from umbel.result.run import read
 
 
@@ -59,19 +57,6 @@ class Around(Algorithm[State]):
 
 
 @dataclass(frozen=True)
-class Derived(FedAvg):
-    """FedAvg in two halves, as a kind of FedAvg."""
-
-    local: LocalTraining = field(default_factory=lambda: LocalTraining(lr=0.05))
-
-    def init(self, setup: Setup) -> State:
-        return Halves().init(setup)
-
-    def round(self, state: State, ctx: Context) -> Flow[State]:
-        return federate(state, ctx, self.local, Averaging())
-
-
-@dataclass(frozen=True)
 class Twice(Halves):
     """Has a second training."""
 
@@ -103,16 +88,7 @@ def test_the_control_of_a_method_whose_clients_send_gradients_takes_one_step_a_r
     assert found.local.lr == method.local.lr
 
 
-def test_methods_that_step_by_other_than_means_of_gradients_have_no_control(tmp_path: Path) -> None:
-    send = 'algorithm.send="gradient"'
-    ifca = made("ifca-digits", tmp_path, send)
-    sums = made(
-        "cfl-gp-digits", tmp_path, send, 'algorithm.reduction="sum"', "algorithm.patience=9"
-    )
-    assert controls([ifca, sums]) == []
-
-
-@pytest.mark.parametrize("kind", ["Halves", "Around", "Derived"])
+@pytest.mark.parametrize("kind", ["Halves", "Around"])
 def test_the_only_training_of_a_method_of_ones_own_is_found(tmp_path: Path, kind: str) -> None:
     run = made("fedavg-digits", tmp_path, f"algorithm={{name = 'tests.runs.test_control:{kind}'}}")
     ((found,),) = controls([run])
@@ -127,12 +103,6 @@ def test_a_method_without_a_control_is_named(
     assert controls([made("fedavg-digits", tmp_path, own)]) == []
     (said,) = caplog.messages
     assert said.startswith("fedavg-digits has no control: it has no field that is a LocalTraining")
-
-
-def test_a_control_of_other_settings_is_to_be_removed(tmp_path: Path) -> None:
-    found = control(made("ifca-digits", tmp_path))
-    with pytest.raises(UsageError, match="remove this folder, and umbel makes it again"):
-        check_same(tmp_path / "control", found, replace(found, rounds=1))
 
 
 def test_the_control_of_a_method_that_shares_a_part_shares_the_same(tmp_path: Path) -> None:
@@ -155,12 +125,6 @@ def test_methods_with_one_cluster_or_one_a_client_have_no_control(tmp_path: Path
     [
         ("flacc-digits", [], "one model serves its [2-7] clusters so far, and random ones would"),
         ("sattler-digits", [], "all clients are in one cluster"),
-        ("fl-hc-digits", ["algorithm.cluster_round=9"], "all clients are in one cluster"),
-        (
-            "lcfl-digits",
-            ["algorithm.warm_up=federated", "algorithm.warm_up_rounds=9"],
-            "all clients are in one cluster",
-        ),
         ("cfl-gp-digits", ["algorithm.period=9", "rounds=1"], "its clusters are still those"),
     ],
 )
@@ -198,20 +162,3 @@ def test_compare_adds_controls_once_and_says_how_far_methods_are_ahead(umbel: Sh
     umbel(*words)
     assert (path / "clusters.csv").read_bytes() == clusters
     assert "over its random clusters" in umbel("show", "runs/both")[0]
-
-
-def test_a_name_without_room_for_that_of_its_control_is_refused_before_any_training(
-    umbel: Shell,
-) -> None:
-    file = umbel.folder / "both" / "flacc.toml"
-    file.write_text(f'name = "{"é" * 110}"\n' + file.read_text())
-    said = umbel.refused("compare", "both", "--seeds", "1", "--control")
-    assert "is not at most 206 bytes long, as --control adds an ending to it" in said
-    assert not (umbel.folder / "runs").exists()
-
-
-@pytest.mark.parametrize("method", ["fedavg", "local-only", "random-clusters", "pfedme", "Twice"])
-def test_a_name_may_be_long_where_a_method_never_has_a_control(method: str) -> None:
-    own = ["algorithm={name = 'tests.runs.test_control:Twice'}"] if method == "Twice" else []
-    file = find_experiment("fedavg-digits" if own else f"{method}-digits")
-    check_room([replace(read(file, own), name="é" * 110)])

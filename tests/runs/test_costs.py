@@ -11,7 +11,6 @@ import umbel
 from tests.federations import SIZES, blobs, mlp
 from umbel.algorithms import CFLGP, FLACC, FLHC, IFCA, LCFL, FedAvg, Joint, LocalOnly, Sattler
 from umbel.client.work import LocalTraining
-from umbel.server.ask.context import Stopwatch
 
 LOCAL = LocalTraining(epochs=2, batch_size=4)
 EXAMPLES = sum(SIZES)
@@ -76,13 +75,3 @@ def test_tables_have_what_a_run_cost_each_client(tmp_path: Path) -> None:
     row = umbel.results(tmp_path).runs.to_pandas().iloc[0]
     assert row["gradient_evaluations"] == pytest.approx(3 * 2 * EXAMPLES / len(SIZES))
     assert row["loss_evaluations"] == pytest.approx(3 * 2 * EXAMPLES / len(SIZES))
-
-
-def test_a_block_within_another_counts_once() -> None:
-    watch = Stopwatch()
-    with watch:
-        with watch:
-            pass
-        inner = watch.seconds
-    assert inner == 0
-    assert watch.seconds > 0

@@ -19,7 +19,7 @@ from tests.processes import ended, start
 from tests.shell import SMALL
 from umbel.algorithms import CFLGP
 from umbel.data.sources import Sources
-from umbel.files.atomic import remove_left_of, replacing, write_text
+from umbel.files.atomic import write_text
 from umbel.folder import checkpoint_parts
 from umbel.folder.execution import advance, execute, opened
 from umbel.folder.run_folder import RunFolder
@@ -138,74 +138,3 @@ def test_a_file_is_on_disk_before_it_takes_its_place_and_then_its_folder_is(
         ("replace", "partial", "old"),
         ("sync", tmp_path.name, "new"),
     ]
-
-
-def test_files_whose_names_begin_alike_are_written_at_once(tmp_path: Path) -> None:
-    one, other = tmp_path / "cluster-0.onnx", tmp_path / "cluster-0.pt2"
-    with replacing(one) as first, replacing(other) as second, replacing(one) as third:
-        for file, text in ((first, "first"), (second, "second"), (third, "third")):
-            file.write_text(text)
-    assert (one.read_text(), other.read_text()) == ("first", "second")
-    assert {*tmp_path.iterdir()} == {one, other}
-
-
-def test_a_file_may_have_the_longest_name_there_is(tmp_path: Path) -> None:
-    file = tmp_path / ("ä" * 125 + ".json")
-    write_text(file, "new")
-    assert [file] == [*tmp_path.iterdir()]
-
-
-def test_what_a_killed_process_left_of_a_file_is_removed_once_nobody_writes_it(
-    tmp_path: Path,
-) -> None:
-    file, other = tmp_path / "a.json", tmp_path / "b.json"
-    left = []
-    for each in (file, file, other):
-        writing = replacing(each)
-        beside = writing.__enter__()
-        beside.write_text("half")
-        left.append((beside.parent, writing))
-    for folder, _ in left[1:]:
-        for path in (folder, *folder.iterdir()):
-            os.utime(path, (0, 0))
-    write_text(file, "new")
-    assert [folder.exists() for folder, _ in left] == [True, False, True]
-
-
-def test_hidden_files_of_others_stay_however_old_they_are(tmp_path: Path) -> None:
-    names = (".a.json.swp", ".a.json.0123abcd.partial", ".a.json.mine/0123abcd.partial")
-    theirs = [tmp_path / name for name in names]
-    for file in theirs:
-        file.parent.mkdir(exist_ok=True)
-        file.touch()
-        for path in (file, file.parent):
-            os.utime(path, (0, 0))
-    write_text(tmp_path / "a.json", "new")
-    assert all(file.is_file() for file in theirs)
-
-
-def test_a_file_is_written_even_if_what_was_left_of_it_cannot_be_listed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(*_: object) -> None:
-        raise PermissionError
-
-    monkeypatch.setattr(os, "listdir", refused)
-    write_text(tmp_path / "a.json", "new")
-    assert (tmp_path / "a.json").read_text() == "new"
-
-
-def test_an_incomplete_file_is_found_under_no_name_of_a_whole_one(tmp_path: Path) -> None:
-    with replacing(tmp_path / "experiment.toml") as beside:
-        beside.write_text("rounds = 3")
-        assert not [*tmp_path.rglob("*.toml")]
-
-
-def test_what_is_being_written_stays_if_the_long_name_of_another_file_begins_alike(
-    tmp_path: Path,
-) -> None:
-    one, other = (tmp_path / ("a" * 229 + end) for end in "bc")
-    with replacing(one) as beside:
-        beside.write_text("new")
-        remove_left_of(other)
-    assert one.read_text() == "new"

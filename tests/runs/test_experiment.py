@@ -67,15 +67,6 @@ class Hospitals(Scenario):
         return blobs([20] * 6)
 
 
-@pytest.mark.parametrize("clients", [("north", "south"), 2])
-def test_clients_of_a_scenario_of_ones_own_may_be_another_thing_than_their_number(
-    clients: tuple[str, ...] | int,
-) -> None:
-    experiment = Experiment(Hospitals(clients), MLP((4,)), IFCA(num_clusters=3, local=LOCAL))
-    run = experiment.open(Sources.default())
-    assert [record.round for _, record in run.rounds(1)] == [0]
-
-
 @dataclass(frozen=True)
 class Misbuilt(Hospitals):
     """Returns the clients' examples."""
@@ -126,14 +117,6 @@ def test_a_run_is_an_iterator_of_states_and_records() -> None:
     assert [record.round for _, record in rounds] == [0, 1, 2]
     assert all(record.accuracy is not None for _, record in rounds)
     assert not torch.equal(rounds[0][0].models, rounds[1][0].models)
-
-
-def test_the_first_lines_of_the_package_are_true() -> None:
-    federation = umbel.scenario("rotated-digits", clients=8)
-    net = umbel.Net(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10)))
-    for _, record in umbel.Run(umbel.FLACC(), federation, net, seed=0).rounds(2):
-        assert record.accuracy is not None
-        assert record.ari is not None
 
 
 def test_cohorts_are_a_function_of_seed_and_round_and_of_the_right_size() -> None:
@@ -199,11 +182,6 @@ def test_clusters_that_clients_are_asked_for_are_known_in_evaluated_rounds_alone
     _, record = next(seldom.rounds(4))
     assert Budget.of("purity=0").reached(record) is None
     assert Record.from_json(record.to_json()) == record
-
-
-def test_clients_that_keep_what_they_chose_by_a_mini_batch_need_not_be_asked() -> None:
-    run = make_run(algorithm=IFCA(3, LOCAL, judge="mini-batch"))
-    assert agreements(replace(run, evaluate_every=3)) == agreements(run)
 
 
 def test_traffic_is_that_of_the_round_without_evaluation() -> None:

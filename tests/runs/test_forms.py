@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +12,6 @@ import torch
 
 import umbel
 from tests.federations import blobs
-from umbel import EngineSettings
 from umbel.algorithms.base import Served, Setup, State
 from umbel.algorithms.restarts import RestartsState
 from umbel.flow import Flow
@@ -39,15 +38,6 @@ class Pair:
     first: torch.Tensor
 
 
-@dataclass(frozen=True)
-class Keeps(umbel.FedAvg):
-    """A method whose first state holds an array of NumPy."""
-
-    def init(self, setup: Setup) -> Any:
-        first = super().init(setup)
-        return Holding(first.models, first.labels, np.ones(2))
-
-
 def holding(extra: Any) -> Holding:
     return Holding(torch.zeros(1, 5), torch.zeros(3, dtype=torch.long), extra)
 
@@ -64,24 +54,10 @@ def setup() -> Setup:
     [
         (Pair(ONE), "'Pair'"),
         ((ONE, 2), "'tuple of torch.float32, int'"),
-        ((ONE, None), "'tuple of torch.float32, NoneType'"),
-        (((ONE,), (ONE,)), "'tuple of tuple'"),
-        ([ONE], "'list of torch.float32'"),
         ({"a": ONE}, "'dict'"),
-        ({4: 1.5}, "'dict'"),
-        ({"a": (1, 2)}, "'dict'"),
-        ([(1, 2)], "'list of tuple'"),
-        (([1, 2], 3), "'tuple of list, int'"),
         (np.ones(2), "'ndarray'"),
-        (np.int64(2), "'int64'"),
-        (np.float32(2), "'float32'"),
-        ({1, 2}, "'set'"),
-        (torch.ones(2, dtype=torch.complex128), "'torch.complex128'"),
-        ((ONE, torch.eye(2).to_sparse()), "'tuple of torch.float32'"),
         (torch.eye(3).to_sparse(), "'torch.float32 (torch.sparse_coo)'"),
-        (torch.ones(2, device="meta"), "'torch.float32'"),
         (2**5000, "'int'"),
-        ((1, (2, 2**5000)), "'tuple of int, tuple'"),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -99,8 +75,6 @@ def test_a_field_that_no_checkpoint_holds_is_refused_by_name(extra: Any, said: s
     [
         *(None, True, 3, 0.5, "text", (), (1, (2.5, "a"), None), [1, [2]]),
         *({"a": [1, {"b": None}]}, ONE, ONE.bool(), (ONE, ONE[:0]), np.float64(1.5), 10**1000),
-        *(torch.tensor([1 + 2j]).conj(), torch.tensor([1 + 2j]).conj().imag, ONE.half()),
-        *(torch.zeros(2, dtype=torch.float8_e4m3fn), torch.zeros(2, dtype=torch.uint64)),
     ],
     ids=str,
 )
@@ -140,21 +114,12 @@ class Doubling(umbel.FedAvg):
         ("serve", "models that serve returns"),
     ],
 )
-@pytest.mark.parametrize("engine", ["auto", "sequential"])
-def test_models_of_another_type_than_the_networks_are_refused(
-    where: str, which: str, engine: Literal["auto", "sequential"]
-) -> None:
+def test_models_of_another_type_than_the_networks_are_refused(where: str, which: str) -> None:
     net = umbel.Net(lambda: torch.nn.Linear(6, 3))
-    run = umbel.Run(Doubling(where=where), blobs(), net, engine=EngineSettings(engine))
+    run = umbel.Run(Doubling(where=where), blobs(), net)
     said = f"{which}: torch.float64 is not torch.float32, the type of the network's values"
     with pytest.raises(umbel.UsageError, match=said):
         next(run.rounds(2))
-
-
-def test_models_of_a_network_of_doubles_are_doubles() -> None:
-    net = umbel.Net(lambda: torch.nn.Linear(6, 3).double())
-    state, _ = next(umbel.Run(Doubling(), blobs(), net).rounds(1))
-    assert state.models.dtype == torch.float64
 
 
 @dataclass(frozen=True)
@@ -174,15 +139,7 @@ class Measuring(umbel.FedAvg):
             {"accuracy": 0.99},
             "measure: 'accuracy' is not a free name: records use it already, so rename it",
         ),
-        ({"round": 7.0}, "measure: 'round' is not a free name"),
-        ({"missing": 2}, "measure: 'missing' is not a free name"),
-        ({"validation_gap": 2}, "measure: 'validation_gap' is not a free name"),
-        ({"log-loss": 2}, "measure: 'log-loss' is not a free name"),
-        ({3: 2}, "measure: 3 is not a text of one line"),
         ({"gap": "wide"}, "measure: gap: 'wide' is not a number"),
-        ({"gap": torch.ones(2)}, "measure: gap: 'torch.float32 (2,)' is not a number"),
-        ({"gap": 10**400}, "measure: gap: 'int' is not a number"),
-        ([0.5], "measure: 'list' is not a mapping from names to numbers"),
     ],
 )
 def test_what_a_method_measures_takes_no_other_name_and_is_numbers(
@@ -229,10 +186,3 @@ def test_a_round_returns_the_kind_of_state_that_it_was_given() -> None:
     run = umbel.Run(Changing(), blobs(), umbel.Net(lambda: torch.nn.Linear(6, 3)))
     with pytest.raises(umbel.UsageError, match="the state that round returns: 'Later' is not"):
         list(run.rounds(3))
-
-
-def test_such_a_state_is_refused_without_a_folder_as_with_one(tmp_path: Path) -> None:
-    run = umbel.Run(Keeps(), blobs(), umbel.Net(lambda: torch.nn.Linear(6, 3)))
-    for folder in (None, tmp_path / "run"):
-        with pytest.raises(umbel.UsageError, match="extra of the state that init returns: 'ndarr"):
-            list(run.rounds(1, folder=folder))

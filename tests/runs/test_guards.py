@@ -12,10 +12,7 @@ from umbel.algorithms import (
     CFLGP,
     IFCA,
     FedAvg,
-    Joint,
     LocalOnly,
-    PFedMe,
-    Restarts,
     Sattler,
 )
 from umbel.algorithms.base import Algorithm
@@ -31,11 +28,7 @@ EQUALLY = Averaging("equal")
 PLAIN: dict[str, Algorithm[Any]] = {
     "fedavg": FedAvg(LOCAL, EQUALLY),
     "ifca": IFCA(2, LOCAL, EQUALLY),
-    "ifca, gradients": IFCA(2, LOCAL, send="gradient"),
-    "several starts": Restarts(IFCA(2, LOCAL, send="gradient"), 2, 1),
     "cfl-gp": CFLGP(2, local=LOCAL),
-    "joint": Joint(2, local=LOCAL),
-    "pfedme": PFedMe(local=LOCAL),
     "sattler": Sattler(LOCAL, averaging=EQUALLY),
     "local-only": LocalOnly(LOCAL),
 }

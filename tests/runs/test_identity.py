@@ -16,9 +16,7 @@ from safetensors import safe_open
 import umbel
 from tests.runs.saved import LOCAL, make_run
 from umbel import UsageError
-from umbel.folder import encoding_file
 from umbel.folder.identity import identity
-from umbel.folder.run_folder import RunFolder
 from umbel.newcomers import descriptions
 
 OTHER = "is of another run than checkpoint.safetensors"
@@ -45,8 +43,6 @@ def pair(runs: tuple[Path, Path], tmp_path: Path) -> tuple[Path, Path]:
 
 USES: dict[str, tuple[list[str], Callable[[Path], Any]]] = {
     "model": (["models/cluster-0.safetensors"], lambda run: umbel.load(run).model(0)),
-    "form": (["models/cluster-0.safetensors"], lambda run: umbel.load(run).made_for),
-    "export": (["models/cluster-0.safetensors"], lambda run: umbel.load(run).export("safetensors")),
     "personal models": (["models/clients.safetensors"], lambda run: umbel.load(run).model_for(0)),
     "descriptions": (["descriptions.safetensors"], descriptions.load),
     "clusters": (["clusters.csv", "clusters.seal"], lambda run: umbel.load(run).clients),
@@ -96,13 +92,6 @@ def test_a_folder_may_be_moved_and_renamed(pair: tuple[Path, Path], tmp_path: Pa
         use(moved)
 
 
-def test_clusters_that_share_a_model_read_it_under_each_name(tmp_path: Path) -> None:
-    result = make_run(algorithm=umbel.FLACC(LOCAL, n_sep=9)).save(tmp_path / "run", 1)
-    assert result.num_clusters > 1
-    for cluster in range(result.num_clusters):
-        result.model(cluster)
-
-
 @pytest.mark.parametrize("to", ["safetensors", "torch"])
 def test_an_exported_file_says_whose_model_it_is(to: Any, pair: tuple[Path, Path]) -> None:
     result = umbel.load(pair[0])
@@ -116,24 +105,3 @@ def test_an_exported_file_says_whose_model_it_is(to: Any, pair: tuple[Path, Path
         torch.export.load(file, extra_files=extra)
         said = json.loads(extra["umbel.json"])
     assert said == {"run": identity(pair[0]), "model": "client-1"}
-
-
-def test_an_exported_onnx_file_says_it_too(pair: tuple[Path, Path]) -> None:
-    pytest.importorskip("onnxscript", reason="the extra umbel[onnx] is not installed")
-    runtime = pytest.importorskip("onnxruntime")
-    file = umbel.load(pair[0]).export("onnx", client=1).file
-    said = runtime.InferenceSession(str(file)).get_modelmeta().custom_metadata_map
-    assert said == {"umbel.run": identity(pair[0]), "umbel.model": "client-1"}
-
-
-def test_an_encoding_of_another_run_is_refused(pair: tuple[Path, Path]) -> None:
-    from umbel.data.channel_scale import ChannelScale
-
-    for run, mean in zip(pair, (0.0, 1.0), strict=True):
-        scale = ChannelScale.from_plain({"mean": [mean], "deviation": [1.0]})
-        said = {"run": identity(run)}
-        encoding_file.write(RunFolder(run).file(encoding_file.FILE), scale, said)
-    assert encoding_file.read(pair[0]) is not None
-    shutil.copyfile(pair[1] / encoding_file.FILE, pair[0] / encoding_file.FILE)
-    with pytest.raises(UsageError, match=OTHER):
-        encoding_file.read(pair[0])

@@ -60,24 +60,6 @@ def test_nothing_is_told_where_nothing_that_holds_is_lost(file: Path, settings: 
     assert not told(file, *settings)
 
 
-def test_settings_of_any_method_are_understood(file: Path) -> None:
-    restarts = ["algorithm.restarts=3", "algorithm.keep=most-balanced"]
-    (line,) = told(file, "algorithm.name=lcfl", *restarts)
-    assert "algorithm.num_clusters, algorithm.local.lr, algorithm.local.batch_size" in line
-    file.write_text(FILE.replace("num_clusters = 3", "num_clusters = 3\nrestarts = 3"))
-    (line,) = told(file, "algorithm.name=fedavg")
-    assert "left out: algorithm.restarts, algorithm.local.lr" in line
-    file.write_text(FILE)
-    local = ["algorithm.local.lr=0.1", "algorithm.local.batch_size=5"]
-    assert not told(file, "algorithm.name=fedem", "algorithm.num_clusters=4", *local)
-
-
-def test_epochs_take_the_place_of_steps(file: Path) -> None:
-    file.write_text(FILE.replace("lr = 0.02", "steps = 5").replace("batch_size = 10", ""))
-    assert not told(file, "algorithm.name=fedavg", "algorithm.local.epochs=1")
-    assert told(file, "algorithm.name=fedavg")
-
-
 def test_a_comparison_tells_each_once(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     given = ["algorithm.local.lr=0.1,0.3", "algorithm.name=ifca,local-only,fedavg"]
     assert len(sweep(file, given).experiments) == 6

@@ -15,8 +15,7 @@ from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.experiment.toml_file import structured
 from umbel.folder.run_folder import RunFolder
 from umbel.networks import MLP
-from umbel.result.run import Experiment, Run
-from umbel.testing import blobs, mlp
+from umbel.result.run import Experiment
 from umbel.testing.sameness import its_settings_read_back_from_toml_the_same
 
 SAID = r"thing: 1j is not a value that TOML can hold"
@@ -36,28 +35,7 @@ class Named(FedAvg):
     name: str = "mine"
 
 
-@dataclass(frozen=True)
-class NamedMLP(MLP):
-    """The same, of a model."""
-
-    name: str = "mine"
-
-
-FOUR = replace(ROTATED_DIGITS, clients=4)
 TAKEN = "name: a field of Named(MLP)?; rename it: the `name` of a table says which class it is"
-
-
-@pytest.mark.parametrize(
-    "experiment", [Experiment(FOUR, MLP((4,)), Named()), Experiment(FOUR, NamedMLP((4,)), FedAvg())]
-)
-def test_a_field_called_name_is_refused_before_there_is_a_folder(
-    experiment: Experiment, tmp_path: Path
-) -> None:
-    with pytest.raises(UsageError, match=TAKEN):
-        RunFolder.create(tmp_path / "runs" / "odd", experiment)
-    with pytest.raises(UsageError, match=TAKEN):
-        Run(Named(), blobs(), mlp()).save(tmp_path / "runs" / "odd", 1)
-    assert not (tmp_path / "runs").exists()
 
 
 def test_a_field_called_name_is_refused_when_it_is_read() -> None:
@@ -72,8 +50,3 @@ def test_it_is_refused_before_there_is_a_folder(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"algorithm.{SAID}"):
         RunFolder.create(tmp_path / "runs" / "odd", experiment)
     assert not (tmp_path / "runs").exists()
-
-
-def test_the_contract_says_the_same() -> None:
-    with pytest.raises(UsageError, match=f"^{SAID}"):
-        its_settings_read_back_from_toml_the_same(Odd(LocalTraining()))

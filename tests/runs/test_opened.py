@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
 import umbel as library
 from tests.shell import Shell
 from umbel import FedAvg, Personal, Run, Sources, UsageError, load, read, resume
-from umbel.data.scenarios import Shifted
 from umbel.result.run import Experiment
 
 
@@ -41,10 +39,9 @@ def test_a_saved_run_holds_its_experiment_and_is_resumed_by_the_command_line(
     "changed",
     [
         lambda run: replace(run, algorithm=FedAvg(), participation=1.0),
-        lambda run: replace(run, evaluate_every=2, metrics=("macro-f1",)),
         lambda run: replace(run, personal=Personal(validation_fraction=0.2)),
     ],
-    ids=["method", "measures", "personal"],
+    ids=["method", "personal"],
 )
 def test_a_changed_run_is_kept_with_its_changes(
     umbel: Shell, experiment: Experiment, changed: object
@@ -75,13 +72,6 @@ def test_a_run_of_the_command_line_goes_on_in_python_with_the_opened_run(
         resume("runs/fedavg-seed0", python)
 
 
-def test_seeds_of_an_experiment_are_runs_of_it(umbel: Shell, experiment: Experiment) -> None:
-    for seed in range(2):
-        opened(experiment.with_seed(seed)).save(f"runs/mine-seed{seed}", 1)
-    assert {result.experiment.name for result in map(load, Path("runs").iterdir())} == {"mine"}
-    umbel("resume", "runs/mine-seed1", "--rounds", "2")
-
-
 def test_another_seed_or_federation_is_no_longer_the_experiment(
     umbel: Shell, experiment: Experiment, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -94,18 +84,3 @@ def test_another_seed_or_federation_is_no_longer_the_experiment(
     for name in ("other", "newcomers"):
         _, err = umbel("resume", f"runs/{name}", "--rounds", "2", status=2)
         assert "was made in Python" in err
-
-
-def test_a_scenario_of_a_function_is_kept_as_data_made_in_python(
-    umbel: Shell, experiment: Experiment, caplog: pytest.LogCaptureFixture
-) -> None:
-    @dataclass(frozen=True)
-    class Mine(Shifted):
-        """A scenario that nobody can import."""
-
-    run = opened(replace(experiment, scenario=Mine(clients=4)))
-    run.save("runs/mine", 1)
-    assert "scenario: 'Mine' is not importable" in caplog.text
-    assert len(resume("runs/mine", run, rounds=2).records) == 2
-    _, err = umbel("resume", "runs/mine", "--rounds", "2", status=2)
-    assert "was made in Python" in err

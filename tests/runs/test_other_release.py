@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.runs.test_finishing import stopped
 from umbel.data.sources import Sources
@@ -26,12 +25,3 @@ def test_a_checkpoint_resumed_by_another_release_is_told_of_with_both(
     (said,) = caplog.messages
     assert said.startswith(f"the 4 rounds so far were done with {name} ")
     assert said.endswith("(here 2.99.0): the rest may differ from a run with one version")
-
-
-def test_a_checkpoint_resumed_by_the_same_release_or_another_build_of_torch_says_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    folder = stopped(tmp_path / "run", 4, 2)
-    monkeypatch.setattr("torch.__version__", torch.__version__.partition("+")[0] + "+cu999")
-    list(execute(folder, Sources.default(None)))
-    assert not caplog.messages

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
-from torch import nn
 
 from tests.shell import Shell
-from umbel import Sources, UsageError, find_experiment, read
-from umbel.data.scenarios import Folder, Table
+from umbel import read
 from umbel.experiment import toml_file as config
-from umbel.experiment.places import NOTE, for_folder, whole
-from umbel.networks import Model
+from umbel.experiment.places import whole
 
 EXPERIMENT = """
 rounds = 2
@@ -100,13 +95,6 @@ def test_a_run_is_resumed_from_anywhere_and_after_a_move_with_its_data(
     assert err.startswith("umbel: /")
 
 
-def test_advice_is_run_from_anywhere(umbel: Shell, project: Path) -> None:
-    umbel.monkeypatch.chdir(project)
-    umbel("advise", "visits.csv", "--set", "scenario.client=site", "--budget", "2")
-    umbel.monkeypatch.chdir(umbel.folder)
-    umbel("run", "project/advice/experiment.toml", "--set", "rounds=1")
-
-
 def test_a_module_beside_the_experiment_is_found_by_every_later_command(
     umbel: Shell, project: Path
 ) -> None:
@@ -124,23 +112,6 @@ def test_a_module_beside_the_experiment_is_found_by_every_later_command(
         umbel(*arguments)
 
 
-def test_the_module_beside_the_experiment_comes_before_that_of_the_current_folder(
-    umbel: Shell, project: Path
-) -> None:
-    (project / "method_of_two_places.py").write_text(METHOD.format(name="Right"))
-    Path("method_of_two_places.py").write_text(METHOD.format(name="Wrong"))
-    (project / "e.toml").write_text(EXPERIMENT.format(method="method_of_two_places:Right"))
-    umbel("run", str(project / "e.toml"))
-    _, err = umbel(
-        "run",
-        str(project / "e.toml"),
-        *("--set", "algorithm.name=no_such_module:Wrong", "--set", "name=no"),
-        status=2,
-    )
-    assert "modules are looked for in " in err
-    assert str(project) in err
-
-
 def test_the_data_directory_of_a_run_is_found_again(umbel: Shell, project: Path) -> None:
     (project / "data").mkdir()
     shutil.copy(project / "visits.csv", project / "data" / "visits.csv")
@@ -150,46 +121,6 @@ def test_the_data_directory_of_a_run_is_found_again(umbel: Shell, project: Path)
     umbel("run", str(project / "e.toml"), "--data-dir", "../project/data")
     umbel.monkeypatch.chdir("/")
     umbel("resume", str(umbel.folder / "elsewhere/runs/e-seed0"), "--rounds", "+1")
-
-
-def test_a_home_folder_is_expanded_in_settings(umbel: Shell, project: Path) -> None:
-    umbel.monkeypatch.setenv("HOME", str(project))
-    assert read(project / "e.toml", ["scenario.path=~/visits.csv"]) == read(project / "e.toml")
-    made = Table(path="~/visits.csv", client="site").build(0, Sources.default())
-    assert made.num_clients == 4
-    umbel("run", "~/e.toml", "--runs-dir", "~/runs")
-    umbel("show", "~/runs/e-seed0")
-    assert (project / "runs" / "e-seed0" / NOTE).is_file()
-
-
-def test_a_path_that_is_not_used_stays_as_it_is() -> None:
-    flights = read(find_experiment("fedavg-flights"))
-    assert flights.scenario.path == "table.csv"  # type: ignore[attr-defined]
-    packages = read(find_experiment("fedlease-packages"))
-    assert str(getattr(packages.model, "encoder", "")).startswith("package:")
-
-
-@dataclass(frozen=True)
-class Loaded(Model):
-    """A network that begins with the values in a file."""
-
-    start: str = "start.pt"
-
-    def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
-        raise UsageError(f"model: {input_shape} and {num_outputs} are not for tests")
-
-
-def test_a_text_of_a_class_of_ones_own_is_a_path_if_it_begins_as_one(tmp_path: Path) -> None:
-    model = Loaded(start="./start.pt")
-    there = whole(model, folder=tmp_path)
-    assert there.start == str(tmp_path / "start.pt")
-    assert for_folder(there, tmp_path / "runs" / "one") == Loaded(start="../../start.pt")
-    assert whole(Loaded(), folder=tmp_path) == Loaded()
-
-
-def test_messages_of_a_folder_of_files_show_the_whole_path(umbel: Shell) -> None:
-    with pytest.raises(UsageError, match=f"{umbel.folder}/sites: there is no such folder"):
-        Folder(path="sites").build(0, Sources.default())
 
 
 def test_an_experiment_is_written_for_the_folder_of_its_file(tmp_path: Path, project: Path) -> None:

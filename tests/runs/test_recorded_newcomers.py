@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import umbel
-from tests.shell import Shell
 from umbel.data.channel_scale import ChannelScale
 
 EXPERIMENT = """
@@ -104,47 +103,12 @@ def test_recordings_that_were_scaled_by_their_own_are_scaled_by_the_run(
     assert run.assign(theirs).clusters == {"a": run.clusters["c0"], "b": run.clusters["c5"]}
 
 
-def test_recordings_with_a_large_offset_are_placed_by_their_signal(tmp_path: Path) -> None:
-    own = tmp_path / "own"
-    own.mkdir()
-    time = np.arange(400)
-    for n in range(6):
-        signal = 1e9 + np.sin(2 * np.pi * time / (4, 10)[n % 2])
-        np.savez(own / f"r{n}.npz", x=signal[:, None], y=time // 40 % 2)
-    federation = umbel.scenario("windows", path=str(own), length=40, stride=40)
-    net = umbel.Net(lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(40, 2)))
-    run = umbel.Run(umbel.IFCA(2, umbel.LocalTraining(epochs=2)), federation, net)
-    result = run.save(tmp_path / "run", 3)
-    federation.save(tmp_path / "again")
-    for newcomers in (federation, tmp_path / "again"):
-        assert result.assign(newcomers).clusters == result.clusters
-
-
 def test_exported_models_have_the_scale_beside_them(run: umbel.Result, tmp_path: Path) -> None:
     exported = run.export("torch", cluster=0, out=tmp_path / "m.pt2")
     assert exported.encoding is not None
     written = json.loads(exported.encoding.read_text())["channels"]
     assert len(written["mean"]) == len(written["deviation"]) == 2
     assert written["mean"] == pytest.approx([100, 100], abs=2)
-
-
-def test_a_table_is_no_newcomer_of_recordings(
-    run: umbel.Result, tmp_path: Path, umbel: Shell
-) -> None:
-    (tmp_path / "new.csv").write_text("a,b\n1,2\n")
-    said = umbel.refused("assign", str(run.folder.path), str(tmp_path / "new.csv"))
-    assert "not of a table" in said
-
-
-@pytest.mark.parametrize(
-    "text",
-    ['{"mean": [1, 2]}', '{"mean": [1], "deviation": [0]}', '{"mean": ["1"], "deviation": [1]}'],
-)
-def test_a_damaged_scale_says_what_to_do(run: umbel.Result, text: str) -> None:
-    file = run.folder.path / "encoding.json"
-    file.write_text(f'{{"channels": {text}}}')
-    with pytest.raises(umbel.UsageError, match="damaged"):
-        run.assign(run.folder.path)
 
 
 @pytest.mark.parametrize("scaled", [True, False])
@@ -177,24 +141,3 @@ def test_a_run_without_scale_takes_scaled_newcomers_as_they_were_recorded(
     theirs = windows_of(tmp_path / "more", True)
     unscaled = plain.assign(windows_of(tmp_path / "raw", False)).scores
     torch.testing.assert_close(plain.assign(theirs).scores, unscaled, rtol=1e-3, atol=1e-3)
-
-
-def test_a_run_whose_scale_was_not_kept_says_how_to_get_it(
-    run: umbel.Result, tmp_path: Path
-) -> None:
-    (run.folder.path / "encoding.json").unlink()
-    with pytest.raises(umbel.UsageError, match=r"lacks encoding\.json, the scale .* `umbel resume"):
-        run.assign(newcomers(tmp_path / "new"))
-
-
-def test_files_of_different_scales_are_refused(tmp_path: Path) -> None:
-    windows_of(tmp_path / "some", True).save(tmp_path / "saved")
-    b = tmp_path / "saved" / "b.npz"
-    held = dict(np.load(b))
-    for wrong, said in (
-        ([1.0, 2.0], "differs between a.npz and b.npz"),
-        (["x"], "mean and a deviation"),
-    ):
-        np.savez(b, **{**held, "channel_mean": np.array(wrong)})
-        with pytest.raises(umbel.UsageError, match=f"channel_mean.*{said}"):
-            umbel.scenario("folder", path=str(tmp_path / "saved"))

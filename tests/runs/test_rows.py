@@ -30,16 +30,6 @@ def test_all_rows_have_all_columns_those_asked_for_first() -> None:
         AWKWARD.column("nam")
 
 
-def test_a_number_gives_a_row_and_a_slice_a_table() -> None:
-    table = Table.of([{"value": value} for value in (1, 2, 3)])
-    assert table[0] == {"value": 1}
-    assert table[-1] == {"value": 3}
-    assert table[1:] == Table.of([{"value": 2}, {"value": 3}])
-    assert table[:0].columns == ("value",)
-    with pytest.raises(IndexError):
-        table[3]
-
-
 def test_json_has_neither_nan_nor_infinity() -> None:
     infinite = Table.of([{"value": float("inf")}])
     assert json.loads(infinite.to_json(), parse_constant=pytest.fail) == [{"value": None}]
@@ -62,8 +52,3 @@ def test_pandas_reads_it_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(UsageError, match=r"to_pandas: needs an extra: pip install"):
         AWKWARD.to_pandas()
-
-
-def test_a_table_of_nothing_says_so() -> None:
-    assert repr(Table.of([])) == "Table: 0 rows, no columns"
-    assert repr(Table.of([], ["value"])) == "Table: 0 rows of value"

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import gc
-import shutil
-import weakref
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 
 import umbel
-from tests.runs.saved import make_run
 from tests.shell import SMALL
 from umbel.data.sources import Sources
-from umbel.run.records import Record
 
 
 @pytest.fixture
@@ -42,39 +35,6 @@ def test_there_is_a_row_a_run_finished_or_not(runs: Path) -> None:
     assert found.rows[0]["accuracy"] == umbel.load(runs / "both/fedavg-seed0").records[-1].accuracy
     assert all(row["megabytes_up"] > 0 for row in found)
     assert [row["folder"] for row in umbel.results(runs)] == found.column("folder")
-
-
-def test_only_the_table_that_is_asked_for_is_made(runs: Path) -> None:
-    for name in ("runs", "rounds", "clients"):
-        found = umbel.results(runs)
-        assert len(getattr(found, name)) > 0
-        assert {"runs", "rounds", "clients"} & vars(found).keys() == {name}
-    assert repr(found) == "Results: 3 runs, 10 rounds, 16 clients"
-
-
-def test_results_whose_folders_are_gone_say_so(runs: Path) -> None:
-    found = umbel.results(runs)
-    shutil.rmtree(runs)
-    assert repr(found) == "Results: 3 runs, which can't all be read"
-    assert "which can&#x27;t all be read" in found._repr_html_()
-
-
-def test_records_of_one_run_are_held_at_a_time(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read, first = umbel.RunFolder.records, list[weakref.ref[Record]]()
-    held: list[int] = []
-
-    def counted(folder: umbel.RunFolder) -> list[Record]:
-        gc.collect()
-        held.append(sum(record() is not None for record in first))
-        records = read(folder)
-        first.append(weakref.ref(records[0]))
-        return records
-
-    monkeypatch.setattr(umbel.RunFolder, "records", counted)
-    for name in ("runs", "rounds"):
-        assert len(getattr(umbel.results(runs), name)) > 0
-    assert len(held) > 3
-    assert max(held) <= 1
 
 
 def test_settings_in_which_runs_differ_are_columns(runs: Path) -> None:
@@ -139,24 +99,3 @@ def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
     umbel.RunFolder.begin(tmp_path, begun)
     (row,) = umbel.results(tmp_path)
     assert (row["rounds"], row["accuracy"], row["megabytes_up"]) == (0, None, None)
-
-
-def test_groups_below_zero_are_numbers_as_others_are(tmp_path: Path) -> None:
-    data = [(np.eye(4, dtype=np.float32), np.arange(4) % 2)] * 4
-    groups = [1, -1, 1, -1]
-    federation = umbel.Federation.from_arrays(data, groups=groups, test_fraction=0.25)
-    net = umbel.Net(lambda: torch.nn.Linear(4, 2))
-    umbel.Run(umbel.FedAvg(), federation, net).save(tmp_path / "run", 1)
-    assert umbel.results(tmp_path / "run").clients.column("group") == groups
-
-
-class Absent(umbel.FedAvg):
-    """FedAvg with a measure that has the name of a property of records."""
-
-    def measure(self, state: umbel.State) -> dict[str, float]:  # noqa: ARG002
-        return {"num_absent": 0.75}
-
-
-def test_a_methods_measure_is_no_count_whatever_its_name(tmp_path: Path) -> None:
-    make_run(algorithm=Absent()).save(tmp_path / "run", 1)
-    assert umbel.results(tmp_path / "run").rounds.column("num_absent") == [0.75]

@@ -8,7 +8,7 @@ from pathlib import Path
 import umbel
 from tests.runs.saved import LOCAL, make_run
 from umbel import IFCA, FedAvg, FixedClusters, RandomClusters, Result
-from umbel.result.outcomes import _shortened, by_method
+from umbel.result.outcomes import by_method
 from umbel.testing import blobs
 
 
@@ -29,14 +29,6 @@ def test_seeds_of_one_experiment_are_one_row_whatever_was_drawn_for_each(tmp_pat
     another = make_run(algorithm=FedAvg(LOCAL), federation=blobs(seed=3), seed=3)
     longer = saved(tmp_path, another, rounds=2)
     assert named([*runs, longer]) == {"mine": [0, 1, 2, 3]}
-
-
-def test_sizes_that_were_drawn_for_each_seed_make_no_variants(tmp_path: Path) -> None:
-    runs = [
-        saved(tmp_path, make_run(algorithm=FedAvg(LOCAL), federation=blobs(sizes), seed=seed))
-        for seed, sizes in enumerate([(9, 8, 7), (20, 8, 7), (9, 30, 7, 8)])
-    ]
-    assert named(runs) == {"mine": [0, 1, 2]}
 
 
 def test_controls_of_one_method_are_one_row_whatever_was_found_under_each_seed(
@@ -74,33 +66,6 @@ def test_given_clusters_are_settings_like_others(tmp_path: Path) -> None:
         for seed, clusters in enumerate([(0, 0, 0, 1, 1, 1), (0, 1, 0, 1, 0, 1)])
     ]
     assert len(named(runs)) == 2
-
-
-def test_long_values_that_begin_alike_are_told_apart_by_what_differs(tmp_path: Path) -> None:
-    first, federation = (0, 1) * 6, blobs((9,) * 12)
-    others = [(*first[:10], 1, 0), (*first[:10], 0, 0), (1, *first[1:])]
-    runs = [
-        saved(
-            tmp_path,
-            make_run(algorithm=FixedClusters(given, LOCAL), federation=federation, seed=seed),
-        )
-        for seed, given in enumerate([first, *others])
-    ]
-    assert set(named(runs)) == {
-        "mine clusters=[0, 1, 0, 1, 0, 1, 0, 1,...0, 1]",
-        "mine clusters=[0, 1, 0, 1, 0, 1, 0, 1,...1, 0]",
-        "mine clusters=[0, 1, 0, 1, 0, 1, 0, 1,...0, 0]",
-        "mine clusters=[1, 1, 0, 1, 0, 1, 0, 1,...",
-    }
-
-
-def test_names_of_values_differ_as_the_values_do() -> None:
-    start, far = "x" * 40, "y" * 40
-    values = {"'x'", repr(start), *(repr(start + end) for end in ("a", f"b{far}c", f"b{far}dd"))}
-    short = _shortened(values)
-    assert short["'x'"] == "x"
-    assert short[repr(f"{start}a")] == f"{start[:24]}...a"
-    assert len({*short.values()}) == len(values)
 
 
 def test_other_settings_have_rows_of_their_own_named_by_what_differs(tmp_path: Path) -> None:

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import io
-import re
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from shutil import copytree
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from rich.console import Console
-from torch import nn
 
 from umbel.algorithms import IFCA, FedAvg
 from umbel.algorithms.base import Algorithm
 from umbel.checks import UsageError
-from umbel.client.net import Net
-from umbel.client.objectives import REGRESSION
 from umbel.client.work import LocalTraining
-from umbel.data.federation import Federation
 from umbel.experiment.library import find_experiment
 from umbel.folder.clients_file import Client
 from umbel.folder.run_folder import RunFolder
-from umbel.report.terminal import comparison as standing_tables
 from umbel.result.run import Result, Run, read
 from umbel.result.statistics.measures import ACCURACY, LOSS, Measure, measure_named, measure_of
 from umbel.result.tables import results
@@ -63,15 +53,6 @@ def by_hand(place: Path, metric: str) -> float:
         values = [client.metrics[metric] for each in seeds for client in each]
         means[name] = float(np.mean(np.array(values, dtype=float)))
     return means["fedavg"] - means["ifca"]
-
-
-def test_perplexity_is_better_where_it_is_lower_and_f1_where_it_is_higher() -> None:
-    perplexity, f1 = Measure("perplexity"), Measure("macro-f1")
-    assert (perplexity.lower, perplexity.best) == (True, "lowest")
-    assert (f1.lower, f1.best) == (False, "highest")
-    assert perplexity.gain() == "less perplexity"
-    assert f1.gain("test") == "more test macro-f1"
-    assert (LOSS.lower, ACCURACY.lower) == (True, False)
 
 
 def test_a_measure_is_read_from_clients_and_records(place: Path) -> None:
@@ -119,25 +100,6 @@ def test_without_a_finished_run_the_table_is_empty_whatever_is_asked(
         assert none.columns == results(place).differences().columns
     with pytest.raises(UsageError, match="judge: 'speed' is not any of"):
         results(tmp_path).differences("speed")
-
-
-def test_an_accuracy_that_no_run_has_is_refused(tmp_path: Path) -> None:
-    rows = [(torch.ones(4, 2) * n / 6, torch.ones(4, 1)) for n in range(6)]
-    numbers = Federation.from_arrays(rows, rows)
-    for lr in (0.1, 0.2):
-        run = Run(FedAvg(LocalTraining(lr=lr)), numbers, Net(partial(nn.Linear, 2, 1), REGRESSION))
-        run.save(tmp_path / f"{lr}-seed0", rounds=1)
-    with pytest.raises(UsageError, match="judge: none of these runs has an accuracy"):
-        results(tmp_path).differences("accuracy")
-    assert results(tmp_path).differences("loss").column("measure") == ["loss"]
-
-
-def test_the_table_says_what_is_less(place: Path) -> None:
-    console = Console(width=80, file=io.StringIO())
-    console.print(*standing_tables.statistics(runs(place), "perplexity"))
-    text = console.file.getvalue()  # type: ignore[attr-defined]
-    assert re.search(r"ahead: less perplexity, paired over clients", text)
-    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_what_is_not_measured_by_all_is_refused() -> None:

@@ -10,7 +10,7 @@ from benchmarks.coverage import WORLDS, World, rates
 from numpy.typing import NDArray
 from scipy import stats
 
-from umbel.result.statistics.crossed import Crossed, Ends, spread, spread_of
+from umbel.result.statistics.crossed import Crossed, spread_of
 from umbel.result.statistics.paired import Gain, Interval, interval
 from umbel.result.statistics.resampling import by_bootstrap
 from umbel.result.statistics.student import by_t
@@ -65,17 +65,6 @@ def test_the_interval_is_the_wider_of_the_two_and_the_same_each_time() -> None:
     assert (found.seeds, found.pairs) == (3, 36)
 
 
-def test_samples_are_weighed_as_if_their_gains_were_written_out() -> None:
-    values = np.random.default_rng(5).normal(size=(2, 3))
-    known = np.array([[1.0, 1.0, 1.0], [1.0, 0.0, 1.0]])
-    seeds, clients = np.array([[2.0, 1.0]]), np.array([[0.0, 1.0, 2.0]])
-    found = spread(Crossed(values * known, known), seeds, clients)
-    first, second = [values[0, 1], values[0, 2], values[0, 2]], [values[1, 2], values[1, 2]]
-    means = [np.mean(first), np.mean(first), np.mean(second)]
-    assert found.mean[0] == pytest.approx(np.mean(means))
-    assert found.seeds[0] == pytest.approx(np.var(means, ddof=1) / 3)
-
-
 def test_where_seeds_differ_most_it_is_that_of_their_means() -> None:
     values = np.array([[0.1], [0.5], [0.3]]) + np.random.default_rng(0).normal(0, 0.01, (3, 8))
     found = interval(gains(values, shared=False))
@@ -90,7 +79,7 @@ def test_seeds_that_agree_by_chance_do_not_hide_what_clients_vary() -> None:
     assert not found.sure
 
 
-@pytest.mark.parametrize("one", [[0.4, 0.0] * 5, [0.3, 0.1] * 10, [0.2, 0.0, 0.1]])
+@pytest.mark.parametrize("one", [[0.4, 0.0] * 5, [0.2, 0.0, 0.1]])
 def test_gains_that_cancel_over_seeds_and_clients_are_not_taken_for_equal(one: list[float]) -> None:
     values = np.array([one, 2 * np.mean(one) - np.array(one)])
     found = interval(gains(values))
@@ -98,13 +87,6 @@ def test_gains_that_cancel_over_seeds_and_clients_are_not_taken_for_equal(one: l
     ends = expected.confidence_interval(0.95)
     assert (found.low, found.high) == pytest.approx((ends.low, ends.high), rel=0.1)
     assert found.p_value == pytest.approx(max(expected.pvalue, 1e-12), rel=0.1)
-
-
-def test_gains_far_from_zero_that_hardly_differ_leave_no_rounding_errors() -> None:
-    values = np.array([[0.0, 2e-9, 4e-9], [4e-9, 2e-9, 0.0]])
-    table = Crossed(1 + values, np.ones_like(values))
-    expected = np.var(values, ddof=1) / 6
-    assert spread_of(table).single[0] == pytest.approx(expected, rel=1e-5)
 
 
 def test_each_seed_counts_alike_however_many_clients_it_has() -> None:
@@ -164,18 +146,3 @@ def test_methods_that_differ_are_told_apart() -> None:
     rng = np.random.default_rng(2)
     found = [interval(gains(rng.normal(0.1, 0.05, (3, 20))), SAMPLES).sure for _ in range(50)]
     assert sum(found) > 47
-
-
-def test_samples_as_far_as_zero_count_as_beyond_however_sums_are_rounded() -> None:
-    tenths = np.array([1, 1, 2, 3, -1, 2, 0, 2])
-    noise = np.random.default_rng(0).standard_normal((4, 8))
-    tables = [tenths / 10, (tenths + 4) / 10 - 0.4, *(tenths / 10 * (1 + 1e-15 * noise))]
-    found = {round(bootstrap_of(table).p_value, 12) for table in tables}
-    exact = bootstrap_of(tenths.astype(np.float64)).p_value
-    assert found == {round(exact, 12)}
-
-
-def bootstrap_of(values: NDArray[np.float64]) -> Ends:
-    """By samples of clients whose gains these are, under one seed."""
-    table = Crossed(values[None], np.ones((1, len(values))))
-    return by_bootstrap(table, spread_of(table))
