@@ -25,7 +25,6 @@ from umbel.client.work import (
     LocalTraining,
     MeanLoss,
     PersonalTraining,
-    PrincipalVectors,
     TrainAndGradient,
     Work,
 )
@@ -86,10 +85,7 @@ UNDECLARED = {
         "local-training: batch_size = 1, but it is 32, in this node's own experiment, whose",
     ),
     "a higher learning rate": (replace(LOCAL, lr=0.11), "lr = 0.11, but it is 0.1"),
-    "other optimisers": (replace(LOCAL, epochs=1), "epochs = 1, but it is 5"),
     "gradients": (Gradient(1), "work: gradient: not declared, in this node's own experiment"),
-    "directions": (PrincipalVectors(3, 64, 10), "work: principal-vectors: not declared"),
-    "few examples' loss": (MeanLoss(max_examples=1), "mean-loss: max_examples = 1, but it is None"),
     "fine-tuning": (PersonalTraining(LOCAL), "work: personal-training: not declared"),
     "descriptions": (Description(10), "only with describe = true in this node's settings"),
 }

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,25 +13,12 @@ from tests.algorithms.test_contract import LOCAL
 from tests.flower.grid import MemoryGrid
 from tests.flower.small import SMALL, clients, grid_of, site
 from umbel.algorithms import FedAvg
-from umbel.checks import InUseError, UsageError
-from umbel.engines.replies.guarded import QuorumError
+from umbel.checks import UsageError
 from umbel.flower import Settings, serve
 from umbel.folder.execution import execute
 from umbel.folder.run_folder import RunFolder
 
 ALL = replace(SMALL, algorithm=FedAvg(LOCAL), participation=1.0, rounds=2)
-
-
-@dataclass
-class Meanwhile(MemoryGrid):
-    """Something else happens once, while the nodes are greeted."""
-
-    happens: Callable[[], object] = field(default=lambda: None)
-
-    def push_messages(self, messages: Any) -> list[str]:
-        happens, self.happens = self.happens, lambda: None
-        happens()
-        return super().push_messages(messages)
 
 
 def settings_in(folder: Path, number: int) -> Settings:
@@ -69,74 +53,6 @@ def test_nodes_that_were_waited_for_in_vain_do_not_keep_a_run_from_one_process(
     folder = RunFolder(tmp_path / "runs" / "small-seed0")
     assert not {"nodes.json", "clients.json"} & {file.name for file in folder.path.iterdir()}
     assert len([*execute(RunFolder.begin(tmp_path / "runs", ALL))]) == 2
-
-
-def test_neither_do_nodes_that_did_not_do_the_first_round(tmp_path: Path) -> None:
-    grid = grid_of(ALL, tmp_path / "site")
-
-    @dataclass
-    class Refusing(MemoryGrid):
-        def _push(self, message: Any) -> str:
-            if message.metadata.message_type == "query.work":
-                self.fate = dict.fromkeys(self.apps, "raised")
-            return super()._push(message)
-
-    with pytest.raises(QuorumError):
-        serve(Refusing(grid.apps, grid.configs), ALL, settings_in(tmp_path, 8))
-    folder = RunFolder.begin(tmp_path / "runs", ALL)
-    assert len([*execute(folder)]) == 2
-    assert not folder.file("nodes.json").is_file()
-
-
-def test_a_server_that_waits_leaves_the_clients_of_a_run_that_was_begun_meanwhile(
-    tmp_path: Path,
-) -> None:
-    grid = site(tmp_path, clients(["m", "n"]), clients(["p", "q"]), clients(["a"]), of=ALL)
-    fewer = MemoryGrid({n: grid.apps[n] for n in (1, 2)}, grid.configs)
-    others = Meanwhile(
-        grid.apps, grid.configs, happens=lambda: serve(fewer, ALL, settings_in(tmp_path, 4))
-    )
-    with pytest.raises(UsageError, match="was begun by another process meanwhile; the same `flwr"):
-        serve(others, ALL, settings_in(tmp_path, 5))
-    folder = RunFolder(tmp_path / "runs" / "small-seed0")
-    assert json.loads(folder.file("clients.json").read_text())["names"] == ["m", "n", "p", "q"]
-    assert "a" not in json.loads(folder.file("nodes.json").read_text())["clients"]
-    assert [client.name for client in folder.clients()] == ["m", "n", "p", "q"]
-
-
-def test_a_server_that_waits_does_not_train_under_the_experiment_of_another(tmp_path: Path) -> None:
-    grid, edited = grid_of(ALL, tmp_path / "site"), replace(ALL, participation=0.5)
-    others = Meanwhile(
-        grid.apps,
-        grid.configs,
-        happens=lambda: RunFolder.create(tmp_path / "runs" / "small-seed0", edited),
-    )
-    with pytest.raises(UsageError, match=r"another run has .* \(participation is 0.5, not 1.0\)"):
-        serve(others, ALL, settings_in(tmp_path, 8))
-    folder = RunFolder(tmp_path / "runs" / "small-seed0")
-    assert not folder.begun
-    assert not folder.file("clients.json").exists()
-
-
-@pytest.mark.parametrize("begun", [False, True])
-def test_a_server_that_waits_writes_nothing_while_another_process_is_at_work(
-    tmp_path: Path, begun: bool
-) -> None:
-    grid = grid_of(ALL, tmp_path / "site")
-    folder = RunFolder(tmp_path / "runs" / "small-seed0")
-    if begun:
-        serve(grid, ALL, settings_in(tmp_path, 8)).file("clusters.csv").unlink()
-    with ExitStack() as work:
-        lock = work.enter_context
-        others = Meanwhile(grid.apps, grid.configs, happens=lambda: lock(folder.locked()))
-        before = contents(folder) if begun else {}
-        with pytest.raises(InUseError, match="another process is running in it"):
-            serve(others, ALL, settings_in(tmp_path, 8))
-        if begun:
-            assert contents(folder) == before
-        else:
-            assert not folder.file("clients.json").exists()
-            assert not folder.file("nodes.json").exists()
 
 
 def test_who_was_waited_for_in_vain_may_come_back_as_another_node(tmp_path: Path) -> None:

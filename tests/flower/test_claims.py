@@ -14,7 +14,7 @@ from tests.algorithms.test_contract import LOCAL
 from tests.flower.attacks import with_array, with_config
 from tests.flower.small import SMALL, clients, site
 from tests.flower.test_hostile import hostile
-from umbel.algorithms import FedAvg, LocalOnly
+from umbel.algorithms import FedAvg
 from umbel.client.work import Evaluation, LocalTraining, PersonalEvaluation
 from umbel.engines.replies.claims import held
 from umbel.flow import Replies, Request
@@ -98,14 +98,6 @@ def test_sums_over_fewer_examples_keep_their_means() -> None:
     assert replies.columns["loss"].tolist() == [[5.0] * 3, [1.0] * 3]
     untold = Request(LocalTraining(), found, [0, 0])
     assert held(untold, replies, sizes) == (replies, {})
-
-
-def test_who_trains_alone_is_not_shortened(tmp_path: Path) -> None:
-    experiment = replace(EXPERIMENT, algorithm=LocalOnly(LOCAL), rounds=1)
-    grid = site(tmp_path, *(clients([name]) for name in "abcd"), of=experiment)
-    grid.apps = {**grid.apps, 1: hostile(grid.apps[1], WORK, lying)}
-    (record,) = serve(grid, experiment, Settings(4, runs_dir=str(tmp_path / "runs"))).records()
-    assert not any("shortened" in why for why in record.bounded.values())
 
 
 def test_nobody_else_may_read_what_clients_keep(tmp_path: Path) -> None:

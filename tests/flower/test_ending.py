@@ -41,11 +41,6 @@ def test_the_reason_is_said_again_when_flower_ends_the_process(
     assert caplog.messages == [f"umbel: {said}"]
 
 
-def test_a_process_that_flower_ends_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    said_last(lambda: trigger_exit_handlers(run_before_force_exit=False))
-    assert caplog.messages == [f"umbel: {ENDED}"]
-
-
 def test_a_run_that_ends_well_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
     said_last(lambda: None)
     trigger_exit_handlers(run_before_force_exit=False)

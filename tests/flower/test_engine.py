@@ -40,16 +40,6 @@ def test_a_request_is_one_message_a_node(tmp_path: Path) -> None:
     assert grid.asked.count("query.work") == 3 * (3 + 1)  # three rounds and an evaluation
 
 
-def test_a_request_is_one_message_a_node_however_large_models_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("umbel.engines.replies.guarded.BLOCK_BYTES", 1)
-    experiment = replace(SMALL, algorithm=FedAvg(LOCAL), participation=1.0, rounds=1)
-    grid = grid_of(experiment, tmp_path)
-    last_state(experiment, grid)
-    assert grid.asked.count("query.work") == 3 * (1 + 1)  # a round and an evaluation
-
-
 def test_the_records_are_those_of_a_run_in_this_process(tmp_path: Path) -> None:
     folder = serve(grid_of(SMALL, tmp_path), SMALL, Settings(8, runs_dir=str(tmp_path / "runs")))
     run = SMALL.open(Sources.default())

@@ -11,12 +11,10 @@ from flwr.app import Message
 
 from tests.algorithms.test_contract import LOCAL
 from tests.flower.grid import MemoryGrid
-from tests.flower.small import SMALL, engine_of, grid_of, last_state
+from tests.flower.small import SMALL, grid_of, last_state
 from tests.frozen import Pretrained, write_trunk
 from umbel.algorithms import FedAvg
-from umbel.checks import UsageError
-from umbel.data.sources import Sources
-from umbel.flower import Settings, messages, serve
+from umbel.flower import messages
 from umbel.flower.client_owners import Owners
 from umbel.flower.discovery import Meeting
 from umbel.flower.errors import RefusedError
@@ -68,41 +66,14 @@ def test_a_node_with_another_backbone_is_left_out_with_the_reason(tmp_path: Path
     assert "server and nodes need the same files of the backbone" in said
 
 
-def test_a_server_serves_models_of_ones_own_with_a_backbone(tmp_path: Path) -> None:
-    experiment = frozen(tmp_path / "ours")
-    settings = Settings(clients=8, patience=5.0, time_limit=5.0, runs_dir=str(tmp_path / "runs"))
-    folder = serve(grid_of(experiment, tmp_path / "a"), experiment, settings)
-    assert folder.finished
-    assert len(folder.records()) == 2
-
-
-def test_nothing_begins_where_no_node_has_the_servers_backbone(tmp_path: Path) -> None:
-    grid = grid_of(frozen(tmp_path / "theirs", 1), tmp_path / "a")
-    settings = Settings(clients=3, patience=0.5, runs_dir=str(tmp_path / "runs"))
-    with pytest.raises(UsageError, match="clients: 0 is not at least 3"):
-        serve(grid, frozen(tmp_path / "ours"), settings)
-
-
-@pytest.mark.parametrize("digest", ["", "0" * 64])
-def test_a_node_refuses_work_on_another_backbone(digest: str, tmp_path: Path) -> None:
+def test_a_node_refuses_work_on_another_backbone(tmp_path: Path) -> None:
     grid = grid_of(frozen(tmp_path / "ours"), tmp_path)
     node = next(iter(grid.apps))
     (name,) = grid.push_messages([Message(greet(), node, HELLO)])
     (hello,) = grid.pull_messages([name])
     client = site_in(hello.content).clients[0]
-    asked = messages.Asked(LOCAL, [client], [1], {"theta": torch.zeros(HEAD)}, {}, {}, (), digest)
+    asked = messages.Asked(LOCAL, [client], [1], {"theta": torch.zeros(HEAD)}, {}, {}, (), "0" * 64)
     (name,) = grid.push_messages([Message(messages.ask(asked), node, WORK)])
     replies = list(grid.pull_messages([name]))
     with pytest.raises(RefusedError, match=r"frozen values of digest .*, and this node's have"):
         messages.answer_in(replies[0].content, ["update"], 10**6)
-
-
-def test_a_greeting_says_the_digest_where_something_is_frozen(tmp_path: Path) -> None:
-    experiment = frozen(tmp_path / "ours")
-    engine = engine_of(grid_of(experiment, tmp_path / "a"))
-    net = experiment.net(experiment.scenario.build(0, Sources.default()))
-    assert engine.meeting.form is not None
-    assert engine.meeting.form.frozen == net.frozen_digest != ""
-    plain = engine_of(grid_of(SMALL, tmp_path / "b"))
-    assert plain.meeting.form is not None
-    assert plain.meeting.form.frozen == ""

@@ -30,8 +30,8 @@ def having(folder: Path, classes: int, told: bool = False) -> Federation:
     return site_clients(Context(1, 1, config, RecordDict(), {}))  # type: ignore[arg-type]
 
 
-def served(folder: Path, *sites: Federation, clients: int = 1, outputs: int = 0) -> RunFolder:
-    settings = Settings(clients, patience=0.6, runs_dir=str(folder / "runs"), outputs=outputs)
+def served(folder: Path, *sites: Federation, clients: int = 1) -> RunFolder:
+    settings = Settings(clients, patience=0.6, runs_dir=str(folder / "runs"))
     return serve(site(folder, *sites, of=EXPERIMENT), EXPERIMENT, settings)
 
 
@@ -46,12 +46,11 @@ def test_of_two_sites_that_count_their_classes_apart_the_message_names_classes(
     assert "set classes = 10 in the settings of its node" in said
 
 
-@pytest.mark.parametrize("outputs", [0, 10])
 def test_a_site_that_lacks_the_last_classes_is_told_of_classes_when_it_is_left_out(
-    outputs: int, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     sites = having(tmp_path / "a", 10), having(tmp_path / "b", 10), having(tmp_path / "c", 8)
-    run = served(tmp_path, *sites, outputs=outputs)
+    run = served(tmp_path, *sites)
     (said,) = Owners.read(run.file("nodes.json"), 60.0).refused.values()
     assert "set classes = 10 in the settings of its node" in said
 
@@ -59,13 +58,3 @@ def test_a_site_that_lacks_the_last_classes_is_told_of_classes_when_it_is_left_o
 def test_with_classes_all_sites_take_part(tmp_path: Path) -> None:
     sites = having(tmp_path / "a", 10), having(tmp_path / "b", 8, told=True)
     assert [client.name for client in served(tmp_path, *sites, clients=2).clients()] == ["a", "b"]
-
-
-def test_sites_of_other_inputs_get_no_advice_about_classes(tmp_path: Path) -> None:
-    x = np.zeros((9, 32), dtype=np.float32)
-    narrow = Federation.from_arrays([(x, np.arange(9) % 8)], names=["c"])
-    sites = having(tmp_path / "a", 10), having(tmp_path / "b", 10), narrow
-    run = served(tmp_path, *sites)
-    (said,) = Owners.read(run.file("nodes.json"), 60.0).refused.values()
-    assert said.startswith("left out: input_shape is (32,)")
-    assert "classes = " not in said

@@ -20,27 +20,24 @@ from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
-from umbel.engines.clipping_and_noise import Private, released
+from umbel.engines.clipping_and_noise import Private
 from umbel.engines.privacy import Privacy
 from umbel.engines.replies.guarded import QuorumError
 from umbel.experiment.toml_file import write
-from umbel.files.seals import json_text
 from umbel.flow import Replies, Request
 from umbel.flower import Settings, client_app, serve
 from umbel.flower.client import Node
 from umbel.flower.client_owners import Owners
 from umbel.flower.discovery import Meeting
 from umbel.flower.errors import RefusedError
-from umbel.flower.ledger import Ledger, read_ledger, spent_elsewhere
+from umbel.flower.ledger import Ledger, read_ledger
 from umbel.flower.limits import NodeLimits
-from umbel.flower.memory import memorise, recall
 from umbel.flower.messages import Asked
 from umbel.flower.registry import Roll
 from umbel.networks import MLP
 from umbel.result.run import Experiment
 
 PRIVACY = Privacy(clip=1.0, noise_multiplier=8.0)
-NOISE = {"clip": PRIVACY.clip, "noise_multiplier": PRIVACY.noise_multiplier}
 LOCAL = LocalTraining(epochs=1, batch_size=8)
 
 
@@ -70,17 +67,6 @@ def test_the_noise_of_another_node_is_another(tmp_path: Path) -> None:
     assert (tmp_path / "1" / "secret").stat().st_mode & 0o077 == 0
 
 
-def test_all_256_bits_of_a_key_come_from_the_secret(tmp_path: Path) -> None:
-    (key,) = Ledger(tmp_path, ("a",), PRIVACY).grant(question()).keys.values()
-    assert len(key) == 32
-    zero = torch.zeros(3)
-    noises = [
-        released(zero, PRIVACY, bytes([*key[:n], key[n] ^ 1, *key[n + 1 :]])) for n in (0, 31)
-    ]
-    assert not torch.equal(noises[0], noises[1])
-    assert not any(torch.equal(noise, released(zero, PRIVACY, key)) for noise in noises)
-
-
 def test_beyond_its_budget_a_client_releases_nothing(tmp_path: Path) -> None:
     budget = PRIVACY.epsilon(2)
     ledger = Ledger(tmp_path, ("a",), replace(PRIVACY, max_epsilon=budget * 1.001))
@@ -93,16 +79,6 @@ def test_beyond_its_budget_a_client_releases_nothing(tmp_path: Path) -> None:
     assert {client: len(asked) for client, asked in read_ledger(tmp_path).entries.items()} == {
         "a": 2
     }
-
-
-def test_a_client_that_has_spent_its_budget_does_not_silence_the_others(tmp_path: Path) -> None:
-    privacy = replace(PRIVACY, max_epsilon=PRIVACY.epsilon(1) * 1.001)
-    ledger = Ledger(tmp_path, ("a", "b"), privacy)
-    ledger.grant(question(1))
-    both = replace(question(2), clients=torch.tensor([0, 1]), seeds=[2, 2])
-    granted = ledger.grant(both)
-    assert list(granted.keys) == [1]
-    assert list(granted.refused) == [0]
 
 
 def test_over_flower_only_the_client_without_budget_is_refused(tmp_path: Path) -> None:
@@ -158,15 +134,6 @@ def test_the_noise_of_one_ledger_is_never_scaled_anew(
     assert raised.grant(question()).keys
 
 
-def test_a_node_killed_before_its_secret_was_kept_begins_again(tmp_path: Path) -> None:
-    Ledger(tmp_path, ("a",), PRIVACY).grant(question())
-    (tmp_path / "released.json").write_text(
-        json_text({"clients": {}, "secret": "0" * 64, "noise": NOISE})
-    )
-    (tmp_path / "secret").unlink()
-    assert Ledger(tmp_path, ("a",), PRIVACY).grant(question())
-
-
 def test_another_network_or_objective_has_noise_of_its_own(tmp_path: Path) -> None:
     experiment = private(rounds=1)
     keys = set()
@@ -201,12 +168,6 @@ def test_runs_of_a_node_draw_on_one_budget(tmp_path: Path) -> None:
     # Little of the budget is left, and this noise needs little.
     assert not Ledger(tmp_path / "more-node", ("a",), louder).grant(question(1)).refused
     assert Ledger(tmp_path / "other" / "x-node", ("a",), budget).grant(question(1)).keys
-
-
-def test_simulated_nodes_share_a_folder_and_no_budget(tmp_path: Path) -> None:
-    budget = replace(PRIVACY, max_epsilon=PRIVACY.epsilon(1) * 1.001)
-    for part in "012":
-        assert Ledger(tmp_path / f"run-seed0-{part}", ("a",), budget).grant(question(1)).keys
 
 
 def test_what_was_spent_is_computed_from_the_noise_that_was_released(
@@ -282,38 +243,6 @@ def test_nodes_that_share_a_ledger_lose_none_of_its_entries(tmp_path: Path) -> N
     assert found == dict.fromkeys("abcd", 12)
 
 
-def test_nodes_that_share_a_memory_lose_none_of_it(tmp_path: Path) -> None:
-    file = tmp_path / "memory.safetensors"
-
-    def keep(client: str) -> None:
-        for value in range(6):
-            memorise(file, {client: torch.full((2,), float(value))})
-
-    with ThreadPoolExecutor(4) as nodes:
-        list(nodes.map(keep, "abcd"))
-    for client in "abcd":
-        rows = sorted(float(row[0]) for row in recall(file, [client])[client].values())
-        assert rows == [4.0, 5.0]
-
-
-def test_what_a_node_left_that_was_killed_while_it_wrote_its_memory_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file, row = tmp_path / "memory.safetensors", {"a": torch.ones(2)}
-
-    def killed(_: object, beside: Path, __: object) -> None:
-        beside.with_name(".tmpA1b2C3").write_bytes(b"half")  # as safetensors does
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr("umbel.folder.tensor_files.save_file", killed)
-        patched.setattr("shutil.rmtree", lambda *_, **__: None)
-        with pytest.raises(KeyboardInterrupt):
-            memorise(file, row)
-    memorise(file, row)
-    assert {left.name for left in tmp_path.iterdir()} == {file.name, "memory.lock"}
-
-
 def test_private_nodes_need_a_folder_of_their_own(tmp_path: Path) -> None:
     grid = grid_of(private(rounds=1), tmp_path, nodes=2)
     for config in grid.configs.values():
@@ -373,11 +302,10 @@ def test_with_other_training_examples_the_same_question_is_a_new_one(tmp_path: P
     }
 
 
-@pytest.mark.parametrize("private_node", [False, True])
 def test_what_examples_say_stays_at_the_node_that_can_t_read_them(
-    private_node: bool, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    experiment = private(rounds=1) if private_node else SMALL
+    experiment = private(rounds=1)
     grid = grid_of(experiment, tmp_path, nodes=2)
 
     def load(context: Context, settings: Experiment) -> Federation:  # noqa: ARG001
@@ -421,14 +349,3 @@ def test_another_answer_to_a_question_has_noise_of_its_own_and_counts(tmp_path: 
     assert not len(third.clients)
     assert third.refused == {0: f"another update would exceed epsilon {budget.max_epsilon:g}"}
     assert torch.equal(said(engine, second).columns["update"], other.columns["update"])
-
-
-def test_what_a_folder_is_called_hides_no_other_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("a-node", "b-node"):
-        Ledger(tmp_path / name, ("a",), PRIVACY).grant(question())
-    monkeypatch.chdir(tmp_path / "a-node")
-    (tmp_path / "c-node").symlink_to(tmp_path / "b-node")
-    for folder in (Path(), tmp_path / "a-node"):
-        assert spent_elsewhere(folder) == {"a": {8.0: 1}}

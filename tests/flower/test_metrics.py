@@ -15,7 +15,7 @@ from tests.flower.attacks import with_array
 from tests.flower.small import SMALL, engine_of, grid_of
 from tests.flower.test_hostile import attacked
 from umbel.algorithms import FedAvg, FedEM
-from umbel.client.work import ChooseByLoss, Evaluation, MixtureEvaluation
+from umbel.client.work import ChooseByLoss, Evaluation
 from umbel.data.sources import Sources
 from umbel.experiment.toml_file import plain
 from umbel.flower import Settings, serve
@@ -59,13 +59,12 @@ def test_a_metric_outside_its_bounds_is_set_aside(tmp_path: Path) -> None:
     "work",
     [
         Evaluation(metrics=("os:getcwd",)),
-        MixtureEvaluation(metrics=("os:getcwd",)),
         ChooseByLoss(Evaluation(metrics=("os:getcwd",))),
     ],
     ids=lambda work: type(work).__name__,
 )
 def test_a_site_runs_no_function_but_those_of_its_experiment(
-    work: Evaluation | MixtureEvaluation | ChooseByLoss,
+    work: Evaluation | ChooseByLoss,
 ) -> None:
     text = json.dumps(plain(work))
     with pytest.raises(RefusedError, match="work: 'os:getcwd' is not allowed here"):

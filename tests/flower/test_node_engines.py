@@ -33,7 +33,6 @@ def test_what_a_node_sets_comes_before_the_experiment() -> None:
     [
         ({"engine-workers": "few"}, "engine-workers: 'few' is not a whole number"),
         ({"engine-memory-mb": -1.0}, "engine-memory-mb: -1.0 is not more than 0, and below"),
-        ({"engine-device": "tpu9"}, "engine-device: 'tpu9' is not a device"),
     ],
 )
 def test_a_setting_that_is_not_possible_is_refused_by_its_name(

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-
-import pytest
-from flwr.proto.node_pb2 import NodeInfo
 
 from tests.algorithms.test_contract import LOCAL
 from tests.flower.grid import MemoryGrid
@@ -45,54 +42,6 @@ def test_a_node_that_comes_back_is_asked_again_which_clients_it_has(tmp_path: Pa
     assert grid.asked.count(HELLO) == asked == 3
 
 
-@dataclass
-class Timed(MemoryGrid):
-    """Nodes of which is known when they connected last."""
-
-    since: dict[int, str] = field(default_factory=dict)
-
-    def get_nodes(self) -> list[NodeInfo]:
-        known = {node: self.since.get(node, "noon") for node in self.get_node_ids()}
-        return [NodeInfo(node_id=n, last_activated_at=when) for n, when in known.items()]
-
-
-def test_so_is_a_node_that_was_away_while_nobody_looked(tmp_path: Path) -> None:
-    plain = site(tmp_path, clients(["a"]), clients(["b"]))
-    grid = Timed(plain.apps, plain.configs)
-    meeting = Meeting(grid, 5.0)
-    assert meeting.gather(2, 5.0) == {"a": 1, "b": 2}
-    grid.fate[2] = "gone"
-    returns(grid, tmp_path, 2, clients(["b", "c"]))
-    assert meeting.look_around() == {"a": 1, "b": 2}
-    grid.since[2] = "one"
-    assert meeting.look_around() == {"a": 1, "b": 2, "c": 2}
-    assert grid.asked.count(HELLO) == 3
-
-
-def test_it_has_its_clients_until_it_answers(tmp_path: Path) -> None:
-    grid = site(tmp_path, clients(["a"]), clients(["b"]))
-    meeting = Meeting(grid, 5.0)
-    meeting.gather(2, 5.0)
-    leaves(grid, meeting, 2)
-    returns(grid, tmp_path, 2, clients(["c"]), "silent")
-    assert meeting.look_around() == {"a": 1, "b": 2}
-    # It is started once more: what it was asked before is lost.
-    leaves(grid, meeting, 2)
-    returns(grid, tmp_path, 2, clients(["c"]))
-    meeting.greetings.clear()  # as if the time until the next greeting were over
-    assert meeting.look_around() == {"a": 1, "c": 2}
-
-
-def test_a_node_that_comes_back_with_other_inputs_is_left_out(tmp_path: Path) -> None:
-    grid = site(tmp_path, clients(["a"]), clients(["b"]))
-    meeting = Meeting(grid, 5.0)
-    meeting.gather(2, 5.0)
-    leaves(grid, meeting, 2)
-    returns(grid, tmp_path, 2, narrow("b"))
-    assert meeting.look_around() == {"a": 1}
-    assert meeting.left_out == {2}
-
-
 def narrow(name: str) -> Federation:
     """A client whose inputs lack a column."""
     made = clients([name])
@@ -100,14 +49,13 @@ def narrow(name: str) -> Federation:
     return Federation.from_arrays(shards[:1], shards[1:], names=[name], num_classes=10)
 
 
-@pytest.mark.parametrize("said", [True, False])
 def test_files_of_another_form_may_be_mended_while_clients_are_waited_for(
-    tmp_path: Path, said: bool
+    tmp_path: Path,
 ) -> None:
     grid = site(tmp_path, clients(["a"]), narrow("b"))
-    meeting = Meeting(grid, 5.0, expect=Expectation(SMALL, (64,) if said else None))
-    assert meeting.look_around() == ({"a": 1} if said else {})
-    assert meeting.left_out == ({2} if said else set())
+    meeting = Meeting(grid, 5.0, expect=Expectation(SMALL, (64,)))
+    assert meeting.look_around() == {"a": 1}
+    assert meeting.left_out == {2}
     leaves(grid, meeting, 2)
     returns(grid, tmp_path, 2, clients(["b"]))
     meeting.greetings.clear()  # as if the time until the next greeting were over
@@ -127,15 +75,3 @@ def test_clients_that_moved_to_a_node_that_was_started_again_take_part(tmp_path:
     returns(grid, tmp_path, 1, clients(["a", "b"]))
     assert next(rounds)[1].missing == ()
     assert engine.nodes == {"a": 1, "b": 1}
-
-
-def test_the_time_between_greetings_of_a_node_that_never_can_work_is_a_number(
-    tmp_path: Path,
-) -> None:
-    grid = site(tmp_path, clients(["a"]))
-    grid.fate[1] = "raised"
-    meeting = Meeting(grid, 7.0)
-    meeting.greetings[1] = 5000, 0.0
-    meeting.look_around()
-    assert grid.asked == [HELLO]
-    assert meeting.greetings[1][0] == 5001

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import runpy
 import tomllib
 import zipfile
@@ -16,8 +15,7 @@ from flwr.cli.build import build_fab_from_disk
 
 from tests.flower.small import SMALL, grid_of
 from umbel.checks import UsageError
-from umbel.files import atomic as durable
-from umbel.flower.scaffold import FILES, sent_with, write_app
+from umbel.flower.scaffold import FILES, write_app
 from umbel.flower.server import Settings, serve
 
 
@@ -51,27 +49,6 @@ def test_a_runs_dir_that_cannot_be_made_is_named_in_one_line(tmp_path: Path) -> 
         serve(grid_of(SMALL, tmp_path), SMALL, Settings(8, runs_dir=str(where)))
 
 
-@pytest.mark.parametrize("number", range(len(FILES)))
-def test_a_full_disk_leaves_nothing_of_an_app_so_that_it_can_be_written_again(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done: list[Path] = []
-
-    def until_full(file: Path, text: str) -> None:
-        if len(done) == number:
-            raise OSError(errno.ENOSPC, "No space left on device", str(file))
-        durable.write_text(file, text)
-        done.append(file)
-
-    folder = tmp_path / "my-sites"
-    monkeypatch.setattr("umbel.flower.scaffold.write_text", until_full)
-    with pytest.raises(OSError, match="No space left on device"):
-        write_app(folder)
-    assert not folder.exists()
-    monkeypatch.undo()
-    assert len(write_app(folder)) == len(FILES)
-
-
 @pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")  # in Flower
 def test_what_nodes_get_has_nothing_of_the_runs(tmp_path: Path) -> None:
     app, runs = tmp_path / "my-sites", tmp_path / "my-sites" / "runs" / "my-sites-seed0"
@@ -102,24 +79,7 @@ def test_a_new_app_reads_numbers_and_labels_of_any_number_of_classes(
     assert (federation.names, federation.num_classes) == (("a",), classes)
 
 
-def test_an_app_of_an_earlier_version_is_told_that_it_sends_its_runs(tmp_path: Path) -> None:
-    app = tmp_path / "my-sites"
-    write_app(app)
-    assert sent_with(app / "runs" / "sites-seed0") is None
-    assert sent_with(app / "others" / "sites-seed0") == app
-    assert sent_with(tmp_path / "runs" / "sites-seed0") is None
-    assert sent_with(app / "clients" / "sites-seed0") == app  # a comment there has the word
-    (app / ".gitignore").write_text("# /runs/\n")
-    assert sent_with(app / "runs" / "sites-seed0") == app
-    # Flower reads no pattern from a file in another encoding.
-    (app / ".gitignore").write_text("# données\n/runs/\n", encoding="latin-1")
-    assert sent_with(app / "runs" / "sites-seed0") == app
-    (app / ".gitignore").unlink()
-    assert sent_with(app / "runs" / "sites-seed0") == app
-    assert sent_with(app / "sites-seed0") == app
-
-
-@pytest.mark.parametrize("name", ["site", "umbel", "torch", "random"])
+@pytest.mark.parametrize("name", ["site", "torch"])
 def test_an_app_that_would_hide_a_library_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"folder: '{name}' is not a name for the app"):
         write_app(tmp_path / name)

@@ -20,14 +20,10 @@ from umbel.flower.limits import NodeLimits
     ("config", "message"),
     [
         ({"clients": "abc"}, "clients: 'abc' is not a whole number"),
-        ({"clients": 2.5}, "clients: 2.5 is not a whole number"),
         ({"clients": -1}, "clients: -1 is not 0 or more"),
         ({"patience": "soon"}, "patience: 'soon' is not a number"),
         ({"time-limit": "nan"}, "time-limit: nan is not more than 0"),
-        ({"release-after": "never"}, "release-after: 'never' is not a number"),
-        ({"outputs": "ten"}, "outputs: 'ten' is not a whole number"),
         ({"input-shape": "28x28"}, "input-shape: '28x28' is not whole numbers of 1 or more, as in"),
-        ({"input-shape": "0 28"}, "input-shape: '0 28' is not whole numbers of 1 or more, as in"),
         ({"describe": "perhaps"}, "describe: 'perhaps' is not true or false"),
     ],
 )
@@ -41,9 +37,7 @@ def test_a_setting_of_a_run_that_can_not_be_is_named(config: Any, message: str) 
     ("given", "message"),
     [
         ({"clients": "4"}, "Settings: clients: '4' is not a whole number"),
-        ({"describe": "false"}, "Settings: describe: 'false' is not true or false"),
         ({"input_shape": (28, 28)}, "Settings: input_shape: (28, 28) is not a string"),
-        ({"patience": float("nan")}, "patience: nan is not more than 0"),
         ({"client": 4}, "Settings: client: unknown; did you mean clients?"),
     ],
 )
@@ -51,11 +45,6 @@ def test_so_is_a_setting_that_is_given_in_python(given: Any, message: str) -> No
     with pytest.raises(UsageError) as refused:
         Settings(**given)
     assert str(refused.value).startswith(message)
-
-
-def test_settings_that_are_times_may_be_infinite() -> None:
-    expected = Settings(patience=inf, time_limit=inf, release_after=inf)
-    assert Settings.of({"patience": inf, "time-limit": "inf", "release-after": inf}) == expected
 
 
 def test_settings_of_a_run_may_be_numbers_or_text() -> None:
@@ -70,7 +59,6 @@ def test_settings_of_a_run_may_be_numbers_or_text() -> None:
     [
         ({"partition-id": 0}, "num-partitions: None is not a whole number"),
         ({"partition-id": "one", "num-partitions": 2}, "partition-id: 'one' is not a whole number"),
-        ({"partition-id": 0, "num-partitions": 0}, "num-partitions: 0 is not 1 or more"),
         ({"partition-id": 2, "num-partitions": 2}, "partition-id: 2 is not in 0 to 1, as num-par"),
     ],
 )
@@ -78,11 +66,6 @@ def test_a_setting_of_a_node_that_can_not_be_is_named(config: Any, message: str)
     with pytest.raises(UsageError) as refused:
         slice_of(Context(1, 1, config, RecordDict(), {}), clients(["a", "b"]))
     assert str(refused.value).startswith(message)
-
-
-def test_a_limit_of_a_node_that_can_not_be_is_named() -> None:
-    with pytest.raises(UsageError, match="max-steps: 'many' is not a whole number"):
-        NodeLimits.of({"max-steps": "many"})
 
 
 def test_a_limit_of_a_node_may_be_text_or_a_power_of_ten() -> None:
@@ -97,12 +80,8 @@ def test_a_limit_of_a_node_may_be_text_or_a_power_of_ten() -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"max-steps": 1.5}, "max-steps: 1.5 is not a whole number"),
-        ({"max-bytes": inf}, "max-bytes: inf is not a whole number"),
-        ({"max-steps": "many"}, "max-steps: 'many' is not a whole number"),
         ({"max-bytes": "4GB"}, "max-bytes: '4GB' is not a whole number"),
         ({"max-examples": 0}, "max-examples: 0 is not more than 0"),
-        ({"max-seconds": "nan"}, "max-seconds: "),
     ],
 )
 def test_a_node_with_a_wrong_limit_is_left_out_before_the_first_round(

@@ -15,7 +15,6 @@ from umbel.algorithms import Oracle
 from umbel.checks import UsageError
 from umbel.data.federation import Federation
 from umbel.flower import Settings, serve
-from umbel.networks import MLP
 from umbel.newcomers import descriptions
 
 TWO_GROUPS = replace(SMALL, algorithm=Oracle(LOCAL), participation=1.0, rounds=1)
@@ -65,31 +64,3 @@ def test_clients_that_were_away_describe_themselves_when_the_run_is_started_agai
     asked = len(grid.asked)
     serve(grid, TWO_GROUPS, describe)
     assert len(grid.asked) == asked
-
-
-@pytest.mark.parametrize("kind", [np.float32, np.int64])
-def test_newcomers_may_answer_yes_or_no_in_whole_numbers_or_floats(
-    kind: type, tmp_path: Path
-) -> None:
-    def answering(names: str, kind: type) -> Federation:
-        rng = np.random.default_rng(len(names))
-        x = [rng.normal(3 * (n % 2), 1, (40, 3)).astype(np.float32) for n in range(len(names))]
-        pairs = [(each, (each[:, 0] > each.mean()).astype(kind)) for each in x]
-        groups = [n % 2 for n in range(len(names))]
-        return Federation.from_arrays(pairs, names=list(names), groups=groups)
-
-    experiment = replace(TWO_GROUPS, model=MLP((8,)), objective="binary")
-    settings = Settings(10, patience=5.0, runs_dir=str(tmp_path / "runs"))
-    own = answering("abcdefghij", kind)
-    result = umbel.load(serve(site(tmp_path, own, of=experiment), experiment, settings).path)
-    placed = {"v": 0, "w": 1}
-    for given in (np.float32, np.int64):
-        new = answering("vw", given)
-        assert result.assign(new, labelled=False, clients=own).clusters == placed
-        assert result.assign(new).clusters.keys() == {"v", "w"}
-        new.save(tmp_path / given.__name__)
-        assert result.assign(tmp_path / given.__name__, labelled=False).clusters == placed
-        assert result.assign(tmp_path / given.__name__).clusters.keys() == {"v", "w"}
-    wrong = replace(new, train=replace(new.train, y=new.train.y + 1))
-    with pytest.raises(UsageError, match="2 is not 0 or 1"):
-        result.assign(wrong)

@@ -15,7 +15,6 @@ from umbel.client.work import LocalTraining
 from umbel.data.channel_scale import ChannelScale
 from umbel.data.federation import Federation
 from umbel.data.scenarios import ROTATED_DIGITS
-from umbel.data.scenarios.windows import RecordedWindows
 from umbel.flower import Settings, serve
 from umbel.networks import Linear
 from umbel.result.run import Experiment
@@ -59,12 +58,3 @@ def test_newcomers_that_are_scaled_as_the_sites_are_taken_as_they_are(tmp_path: 
     bare.save(tmp_path / "new")
     scores = result.assign(bare).scores
     assert result.assign(tmp_path / "new").scores.shape == scores.shape == (3, 2)
-
-
-def test_it_is_said_that_newcomers_of_recordings_are_taken_as_they_are(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    result = served(tmp_path, replace(EXPERIMENT, scenario=RecordedWindows(path="sites", length=4)))
-    replace(recordings("c"), encoding=None).save(tmp_path / "new")
-    assert set(result.assign(tmp_path / "new").clusters) == {"c"}
-    assert "newcomers are taken as arrays that are scaled as the sites' are" in caplog.text
