@@ -72,7 +72,7 @@ def assert_same(found: RunFolder, expected: RunFolder) -> None:
     clusters = [client.cluster for client in expected.clients()]
     assert [client.cluster for client in found.clients()] == clusters
     state, other_state = (load_file(r.file("checkpoint.safetensors")) for r in (found, expected))
-    torch.testing.assert_close(state, other_state, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(state, other_state, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)

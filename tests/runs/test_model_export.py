@@ -18,7 +18,7 @@ from tests.runs.saved import LOCAL, Masked, build, make_run
 from tests.shell import Shell
 from umbel import FedEM, PFedMe, UsageError
 
-FORMATS = ("onnx", "torch", "safetensors")
+FORMATS = (pytest.param("onnx", marks=pytest.mark.long), "torch", "safetensors")
 
 
 class Reader(nn.Module):

@@ -177,11 +177,8 @@ class Deaf:
 @pytest.mark.parametrize(
     ("kind", "split"), [("PersonalTraining", "train"), ("PersonalEvaluation", "validation")]
 )
-@pytest.mark.parametrize("absent", [(1, 4)])
-def test_who_does_not_answer_keeps_what_it_is_served(
-    kind: str, split: str, absent: tuple[int, ...]
-) -> None:
-    run = opened()
+def test_who_does_not_answer_keeps_what_it_is_served(kind: str, split: str) -> None:
+    run, absent = opened(), (1, 4)
     deaf = Deaf(Sequential(run.net, run.federation), kind, split, absent)
     scores, whole = ended(replace(run, engine=deaf)), ended(run)
     assert scores.tuning is not None

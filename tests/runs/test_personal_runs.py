@@ -55,11 +55,10 @@ def test_results_are_those_of_the_tuned_models_with_the_others_beside_them(
     assert "accuracy before fine-tuning" in lines
 
 
-@pytest.mark.parametrize("after", [2])
 def test_a_run_that_was_stopped_goes_on_to_the_same_models(
-    after: int, tmp_path: Path, whole: RunFolder
+    tmp_path: Path, whole: RunFolder
 ) -> None:
-    assert_goes_on_to(whole, tmp_path / "run", EXPERIMENT, after)
+    assert_goes_on_to(whole, tmp_path / "run", EXPERIMENT, 2)
 
 
 def test_a_run_that_ends_early_tunes_what_it_has(tmp_path: Path) -> None:

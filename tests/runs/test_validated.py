@@ -119,11 +119,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     return finish(RunFolder.create(tmp_path_factory.mktemp("runs") / "whole", EXPERIMENT))
 
 
-@pytest.mark.parametrize("after", [4])
-def test_a_run_with_validation_goes_on_to_the_same_end(
-    after: int, tmp_path: Path, whole: RunFolder
-) -> None:
-    assert_goes_on_to(whole, tmp_path / "run", EXPERIMENT, after)
+def test_a_run_with_validation_goes_on_to_the_same_end(tmp_path: Path, whole: RunFolder) -> None:
+    assert_goes_on_to(whole, tmp_path / "run", EXPERIMENT, 4)
 
 
 def test_runs_side_by_side_are_judged_as_each_alone(tmp_path: Path) -> None:
