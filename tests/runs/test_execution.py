@@ -176,7 +176,7 @@ def test_killed_while_writing_a_record(tmp_path: Path, whole: RunFolder) -> None
 
 def test_killed_while_writing_a_checkpoint(tmp_path: Path, whole: RunFolder) -> None:
     folder = interrupted(tmp_path / "run")
-    for name in ("checkpoint.partial", "experiment.partial", ".tmpA1b2C3"):
+    for name in ("checkpoint.partial", "experiment.partial"):
         folder.file(name).write_bytes(b"half")
     folder.file(".models.0a1b2c3d.partial").mkdir()
     folder.file(".models.0a1b2c3d.partial/models").touch()
