@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     from umbel.engines.replies.faults import Faults
     from umbel.engines.replies.guarded import QuorumError
     from umbel.engines.replies.validation import Limits
-    from umbel.experiment.library import find_experiment, scenario
+    from umbel.experiment.library import find_experiment
+    from umbel.experiment.named_scenario import scenario
     from umbel.folder.execution import execute
     from umbel.folder.run_folder import RunFolder
     from umbel.newcomers.assignment import Assignment
@@ -195,7 +196,8 @@ _HOMES = {
     "umbel.report.reporting": ("write_report",),
     "umbel.newcomers.assignment": ("Assignment",),
     "umbel.result.tables": ("Results", "results"),
-    "umbel.experiment.library": ("find_experiment", "scenario"),
+    "umbel.experiment.library": ("find_experiment",),
+    "umbel.experiment.named_scenario": ("scenario",),
     "umbel.engines.privacy": ("Privacy",),
     "umbel.engines.replies.validation": ("Limits",),
     "umbel.report.terminal.progress": ("progress",),
