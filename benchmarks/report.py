@@ -27,9 +27,14 @@ def markdown(results: dict[str, Any]) -> str:
     Shares are of the best matrix product of all commands that the file is of.
     """
     peak = f"one core whose best matrix product reaches {results['peak_gflops']:.0f} GFLOP/s"
+    half = {row["name"]: f"{row['ratio']:.2f}" for row in results["clients"] if _is_half(row)}
     clients = _table(
-        "workload|seconds|of the plain loop|ratio|share of peak|plain's",
-        [_client_row(row, results["peak_gflops"]) for row in results["clients"]],
+        "workload|seconds|of the plain loop|ratio|in bf16|share of peak|plain's",
+        [
+            _client_row(row, half.get(row["name"], ""), results["peak_gflops"])
+            for row in results["clients"]
+            if not _is_half(row)
+        ],
     )
     server = _table("step|clients|CPU seconds|MiB", [_server_row(row) for row in results["server"]])
     lines = [f"Machine: {results['machine']}, {peak}.", "", *clients, "", *server, ""]
@@ -133,13 +138,18 @@ def _round_row(row: dict[str, Any], best: float) -> list[str]:
     return [row["method"], f"**{said[0]}**", *said[1:], shown]
 
 
-def _client_row(row: dict[str, Any], best: float) -> list[str]:
+def _is_half(row: dict[str, Any]) -> bool:
+    return bool(row["precision"] == "bf16")
+
+
+def _client_row(row: dict[str, Any], half: str, best: float) -> list[str]:
     own = row.get("peak_gflops", best) / best
     return [
-        f"**{row['name']}** {row['what']}" + (", bf16" if row["precision"] == "bf16" else ""),
+        f"**{row['name']}** {row['what']}",
         f"{row['seconds']:.3g}",
         f"{row['plain_seconds']:.3g}",
         f"**{row['ratio']:.2f}**",
+        half,
         f"{row['share_of_peak'] * own:.0%}",
         f"{row['plain_share_of_peak'] * own:.0%}",
     ]
