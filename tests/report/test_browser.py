@@ -177,19 +177,6 @@ def test_the_table_of_methods_is_copied_as_text(reader: Reader) -> None:
         assert copied == expected
 
 
-def test_where_copying_is_forbidden_the_text_is_shown(reader: Reader) -> None:
-    reader.open(compared())
-    reader.do(
-        "Object.defineProperty(navigator, 'clipboard', {value: undefined});"
-        "document.execCommand = () => false"
-    )
-    button = reader.one("button[data-copy=table-csv]")
-    assert not reader.one("#table-csv").is_displayed()
-    button.send_keys(Keys.ENTER)
-    _until_it_says(reader, button, "marked: press Ctrl+C")
-    assert reader.one("#table-csv").is_displayed()
-
-
 BOXES = """
 const drawing = arguments[0];
 return [...drawing.querySelectorAll(".annotation-text-g, .xtick text, .ytick text")]
@@ -248,24 +235,6 @@ def test_a_table_that_is_wider_than_a_phone_shows_that_it_scrolls(reader: Reader
     assert first["left"] >= 0  # whose row it is stays in sight
     reader.open(compared(), width=1280)
     assert not reader.one(".hint").is_displayed()
-
-
-def test_a_browser_that_cannot_unpack_shows_words_in_place_of_figures(reader: Reader) -> None:
-    lacking = {"source": "delete window.DecompressionStream"}
-    command = "Page.addScriptToEvaluateOnNewDocument"
-    added = reader.browser.execute_cdp_cmd(command, lacking)
-    try:
-        reader.open(many(), drawn="no")
-    finally:
-        reader.browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
-    assert reader.one("#undrawn").is_displayed()
-    assert "Chrome and Edge from version 86 on" in reader.one("#undrawn").text
-    for drawing in reader.all(".drawing"):
-        assert drawing.text == drawing.get_attribute("aria-label")
-    search = reader.one("#clients-search")
-    search.send_keys(reader.rows()[0].split("\t")[-1])
-    assert 1 <= len(reader.rows()) < 300
-    assert not reader.browser.get_log("browser")
 
 
 def test_dark_pages_have_light_words_and_lines(reader: Reader) -> None:

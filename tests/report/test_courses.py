@@ -12,7 +12,6 @@ import torch
 
 import umbel
 from tests.federations import blobs
-from umbel.report.figures.charts import POSITIVE, SHARE, band
 from umbel.run.records import Record
 
 
@@ -67,20 +66,6 @@ def test_seeds_of_a_method_are_one_line_in_a_band(tmp_path: Path) -> None:
     assert (tmp_path / "figure.png").stat().st_size > 5000
 
 
-def test_bands_end_where_the_measure_does() -> None:
-    low, high = band((0.9, 0.5), (0.2, 0.1), SHARE)
-    assert low == pytest.approx((0.7, 0.4))
-    assert high == pytest.approx((1.0, 0.6))
-    assert band((0.1,), (0.2,), POSITIVE)[0] == (0.0,)
-    # An objective of one's own may give losses below zero.
-    assert band((-0.1, 0.1), (0.2, 0.2), POSITIVE)[0] == pytest.approx((-0.3, -0.1))
-    pytest.importorskip("matplotlib")
-    figure = umbel.plot({"flacc": [course(lift=0.8), course(), course(lift=0.8)]})
-    (shade,) = figure.axes[0].collections
-    heights = shade.get_paths()[0].vertices[:, 1]
-    assert (heights.min(), heights.max()) == pytest.approx(((1.6 - 0.8 * 2**0.5) / 3, 1.0))
-
-
 def test_without_accuracy_and_groups_there_are_losses_and_clusters() -> None:
     pytest.importorskip("matplotlib")
     plain = [replace(record, accuracy=None, ari=None) for record in course()]
@@ -101,24 +86,12 @@ def test_a_table_of_one_run_has_rounds_and_one_of_several_has_runs() -> None:
     assert repr(both).startswith("run       accuracy  worst client")
 
 
-def test_a_run_left_after_a_round_without_evaluation_is_still_a_classification() -> None:
-    left = course(2)
-    assert umbel.table(left).heads[:3] == ("round", "accuracy", "worst client")
-    assert [row[1] for row in umbel.table(left).rows] == ["0.000", "-"]
-    (row,) = umbel.table({"flacc": left}).rows
-    assert row == ("flacc", "0.000", "0.00", "0.50", "2", "0", "2")
-
-
 @pytest.mark.parametrize(
     ("runs", "message"),
     [
         ([], "records: an empty list is not a list of at least one record of a run"),
-        ({}, "runs: {} is not a mapping of names to records of runs"),
         ({"flacc": []}, "flacc: an empty list is not a list of at"),
-        ({"flacc": [course(), []]}, "flacc: an empty list is not a list of at"),
         ({"flacc": [1.0]}, "flacc: 'float' is not a list of the records of a run"),
-        ([(torch.zeros(2), course()[0])], "records: 'tuple' is not a list of at least one record"),
-        (3, "records: 'int' is not a list of the records of a run"),
     ],
 )
 def test_what_are_no_records_is_refused(runs: Any, message: str) -> None:

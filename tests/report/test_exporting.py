@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import errno
-import shutil
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +10,7 @@ import pytest
 
 from tests.shell import Shell
 from umbel.experiment.flat import flat, measures_of
-from umbel.export.trackers import raising_of_threads
 from umbel.folder.run_folder import RunFolder
-from umbel.report.pages.writing import write_files
 from umbel.run.records import Record
 
 
@@ -54,24 +49,7 @@ def test_tensorboard_reads_every_number_back(umbel: Shell, run: RunFolder) -> No
         assert "experiment/text_summary" in found.Tags()["tensors"]
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_events_of_another_run_with_a_folder_of_the_same_name_stay(
-    umbel: Shell, run: RunFolder
-) -> None:
-    pytest.importorskip("tensorboard", reason="the extra umbel[tensorboard] is not installed")
-    to = ("--to", "tensorboard", "--out", "boards")
-    umbel("export", str(run.path), *to)
-    (events,) = (umbel.folder / "boards" / run.path.name).iterdir()
-    other = umbel.folder / "elsewhere" / run.path.name
-    shutil.copytree(run.path, other)
-    message = umbel.refused("export", str(other), *to)
-    assert "has event files of another run" in message
-    assert "choose another --out" in message
-    assert events.is_file()
-    events.rename(events.with_suffix(""))  # as earlier versions named it
-    assert "earlier umbel" in umbel.refused("export", str(run.path), *to)
-
-
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
 def test_mlflow_reads_every_number_and_setting_back(umbel: Shell, run: RunFolder) -> None:
@@ -114,34 +92,3 @@ def test_what_is_not_known_is_left_out() -> None:
     assert (found["loss"], found["merges"], found["missing"]) == (0.5, 1.0, 2.0)
     assert not {"accuracy", "best_cross", "round"} & set(found)
     assert dict(flat({"a": 1, "b": {"c": {"d": 2}}})) == {"a": 1, "b.c.d": 2}
-
-
-def full(*_: Any, **__: Any) -> None:
-    raise OSError(errno.ENOSPC, "No space left on device")
-
-
-def test_what_ends_a_thread_of_tensorboard_is_raised(capfd: pytest.CaptureFixture[str]) -> None:
-    before = threading.excepthook
-    writer = threading.Thread(target=full)
-
-    def write() -> None:
-        with raising_of_threads():
-            writer.start()
-            writer.join()
-
-    with pytest.raises(OSError, match="No space left"):
-        write()
-    assert threading.excepthook is before
-    assert "Traceback" not in capfd.readouterr().err
-
-
-def test_a_full_disk_leaves_the_page_that_was_there(
-    run: RunFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (page,) = write_files(run.path)
-    before = page.read_bytes()
-    monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(OSError, match="No space left") as error:
-        write_files(run.path)
-    assert error.value.filename == str(page.resolve())
-    assert page.read_bytes() == before

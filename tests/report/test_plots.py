@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import math
 import sys
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -105,27 +103,6 @@ def test_every_kind_of_figure_is_drawn_and_the_same_twice(suffix: str, tmp_path:
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_a_figure_stays_if_there_is_no_room_for_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file, linked = tmp_path / "one.svg", tmp_path / "linked.svg"
-    linked.symlink_to(file)
-    draw(FIGURES[:1], linked)
-    assert linked.is_symlink()
-    before = file.read_bytes()
-
-    def full(_: object, to: Path, **__: object) -> None:
-        to.write_bytes(b"half")
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", full)
-    with pytest.raises(OSError, match="No space left") as raised:
-        draw(FIGURES[1:2], file)
-    assert raised.value.filename == str(file)
-    assert file.read_bytes() == before
-    assert {*tmp_path.iterdir()} == {file, linked}
-
-
 def test_one_figure_alone_and_files_of_another_kind(tmp_path: Path) -> None:
     draw(FIGURES[:1], tmp_path / "one.svg")
     with pytest.raises(UsageError, match=r"ends in \.png, \.svg, \.pdf"):
@@ -177,12 +154,8 @@ def a_map(*places: tuple[float, float]) -> Scatter:
 
 CROWDED: dict[str, Figure] = {
     "a map of one cluster": a_map((1.5, -1.3), (2.2, -1.9), (0.9, -2.3)),
-    "a map of one client": a_map((1.7, -1.7)),
     "many lines": chart(24),
-    "more lines than a column of names": chart(60),
-    "a long title of an axis": chart(1),
     "many rows": strips(60),
-    "sides": strips(14, sides=("loses", "gains")),
     "long names of clients": Heatmap(
         "Similarity",
         "similarity",
@@ -190,11 +163,6 @@ CROWDED: dict[str, Figure] = {
         tuple(f"{2 * LONG} {n}" for n in range(12)),
         tuple(f"{2 * LONG} {n}" for n in range(12)),
     ),
-    "many groups": Scatter(
-        "Map", "x", "y", tuple(Dot(n, n, 1, f"group {n}", "") for n in range(30)), "planted group"
-    ),
-    "a long title": Chart(f"Each client against {LONG}", "", "", (Line("a", (1.0,), (1.0,)),)),
-    "long numbers": prices((0.00307, 0.0038), log=False),
     "near values": prices((0.230928, 0.461856, 0.567, 0.6413, 2.07859), log=True),
 }
 
@@ -233,37 +201,6 @@ def test_names_of_clients_are_cut_in_their_middle_and_stay_different() -> None:
     assert len(names) == 12
     assert {len(name) for name in names} == {28}
     assert short("Zürich-Süd", 28) == "Zürich-Süd"
-
-
-def test_letters_that_no_font_has_are_told_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
-) -> None:
-    nobody_has = strips(2), replace(strips(1), title="\U000f0000 \U000f0001")
-    draw_each([(figure, tmp_path / f"{n}.png") for n, figure in enumerate(nobody_has * 2)])
-    assert [record.message for record in caplog.records] == [
-        "no font here has all letters of these names: figures show boxes for some"
-    ]
-    assert not recwarn.list
-
-
-def test_every_value_of_a_heat_map_has_its_own_colour() -> None:
-    values = np.indices((200, 2)).sum(0) % 2.0
-    figure = drawn([Heatmap("Similarity", "", values, ("",) * 200, ("", ""))])
-    figure.set_dpi(150)
-    figure.draw_without_rendering()
-    (image,) = figure.axes[0].images
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    canvas: Any = FigureCanvasAgg(figure)
-    pixels = image.make_image(canvas.get_renderer())[0]
-    assert len(np.unique(pixels.reshape(-1, 4), axis=0)) == 2
-
-
-def test_a_legend_lies_over_no_dots() -> None:
-    figure = drawn([strips(4)])
-    figure.draw_without_rendering()
-    (axes,) = figure.axes
-    assert not axes.get_legend().get_window_extent().overlaps(axes.get_window_extent())
 
 
 def test_what_is_counted_and_rounds_have_whole_numbers_beside_them() -> None:

@@ -25,9 +25,3 @@ def test_a_curve_ends_where_the_first_seed_did() -> None:
 def test_a_seed_that_never_measured_it_does_not_end_a_curve() -> None:
     line = comparing._course("a", [run(None), run(0.4, None, 0.6)], lambda r: r.accuracy, SHARE)
     assert (line.x, line.y) == ((1.0, 3.0), (0.4, 0.6))
-
-
-def test_a_round_that_one_seed_alone_has_measured_is_left_out() -> None:
-    seeds = [run(None, 0.4, 0.6), run(None, 0.2, None, 0.9)]
-    line = comparing._course("a", seeds, lambda r: r.accuracy, SHARE)
-    assert line.x == (2.0,)

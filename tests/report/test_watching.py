@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from operator import length_hint
 from typing import Any
@@ -59,14 +58,6 @@ def test_a_run_that_goes_on_counts_the_rounds_that_were_done_before(shown: Any) 
     assert [line[:11] for line in shown().splitlines()] == ["round 9/10 ", "round 10/10"]
 
 
-def test_what_has_no_length_and_what_has_no_records_is_shown_too(shown: Any) -> None:
-    for _ in umbel.progress(records(20)):
-        pass
-    assert shown() == "round 10  accuracy 0.500\nround 20  accuracy 0.500\n"
-    assert list(umbel.progress(["a", "b"])) == ["a", "b"]
-    assert [line[:3] for line in shown().splitlines()] == ["1/2", "2/2"]
-
-
 def test_a_terminal_has_a_bar_that_ends_with_the_loop(
     shown: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,29 +71,3 @@ def test_a_terminal_has_a_bar_that_ends_with_the_loop(
     assert "[i]mine" in text
     assert f"round 3/9  accuracy {last.accuracy:.3f}" in text
     assert text.endswith("\x1b[?25h")  # the cursor is back
-
-
-def test_a_bar_has_no_thread_which_a_forked_worker_would_lack(
-    shown: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TTY_COMPATIBLE", "1")
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    before = threading.enumerate()
-    for _ in umbel.progress(records(500)):
-        assert threading.enumerate() == before
-    assert "round 500" in shown().rpartition("\n")[0]  # drawn at the end, if not before
-
-
-def test_a_loop_that_fails_leaves_the_terminal_as_it_was(
-    shown: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TTY_COMPATIBLE", "1")
-    monkeypatch.setenv("FORCE_COLOR", "1")
-
-    def fail() -> None:
-        for _ in umbel.progress(records(3)):
-            raise RuntimeError("in the loop")
-
-    with pytest.raises(RuntimeError, match="in the loop"):
-        fail()
-    assert shown().endswith("\x1b[?25h")
