@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
-from tests.processes import ended, start_umbel, wait_for_lines
 from tests.shell import Shell
 from umbel.data import bearings
 from umbel.data.scenarios.base import Scenario
 from umbel.data.scenarios.bearing_faults import BearingFaults
 from umbel.data.scenarios.together import Together
-from umbel.data.sources import Sources
 from umbel.data.views import VIEWS
 from umbel.engines.precision import bf16_units
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.toml_file import plain, structured
-from umbel.folder.execution import execute
-from umbel.folder.run_folder import RunFolder
 from umbel.papers.base import Reproduction, Size
 from umbel.papers.catalogue import REPRODUCTIONS
-from umbel.papers.findings import PAPERS, findings, kept_files, papers
+from umbel.papers.findings import PAPERS, findings, kept_files
 from umbel.papers.measures import MEASURES
-from umbel.papers.page import paper_page, shown, verdicts
+from umbel.papers.page import verdicts
 from umbel.papers.published import ANY
-from umbel.papers.saved_results import SavedResults, kept
-from umbel.run.stopping import Budget
+from umbel.papers.saved_results import SavedResults
 
 HEADLINES = {
     *("flacc-table1", "flacc-table4", "flacc-table5", "flacc-table6", "flacc-fig8"),
@@ -155,57 +149,7 @@ def test_a_part_of_a_table_is_made_and_kept_beside_what_was_made_before(umbel: S
     assert "only: 'fig' is not a row or column of cflgp-fig1" in umbel.refused(*part, "fig")
 
 
-def test_what_is_not_asked_for_keeps_its_seeds_or_is_named(umbel: Shell) -> None:
-    first, *_, last = REPRODUCTIONS["cflgp-fig1"].cells("smoke")
-
-    def make(row: str, seeds: int) -> tuple[str, str]:
-        words = ("reproduce", "cflgp-fig1", "--size", "smoke", "--only", first.column)
-        return umbel(*words, "--seeds", str(seeds), "--only", row)
-
-    make(first.row, 1)
-    printed, errors = make(last.row, 2)
-    assert "(1 seed)" in printed
-    assert errors.count("left out") == 0
-    place = umbel.folder / "runs" / "reproduce-smoke"
-    saved = SavedResults.read(place / "cflgp-fig1-smoke.json")
-    assert {(cell.row, cell.num_seeds) for cell in saved.cells} == {(first.row, 1), (last.row, 2)}
-    name, rounds = first.experiment.name, first.experiment.rounds
-    umbel("resume", str(place / f"{name}-seed0"), "--rounds", str(rounds + 1))
-    _, errors = make(last.row, 2)
-    assert f"left out: {name} seed 0: " in errors
-    assert f"holds another experiment (rounds is {rounds + 1}, not {rounds})" in errors
-
-
-def test_a_run_that_was_ended_early_is_named_after_the_table(umbel: Shell) -> None:
-    words = ("reproduce", "cflgp-fig1", "--size", "smoke", "--seeds", "1")
-    first = REPRODUCTIONS["cflgp-fig1"].cells("smoke")[0].experiment.with_seed(0)
-    place = umbel.folder / "runs" / "reproduce-smoke"
-    place.mkdir(parents=True)
-    folder = RunFolder.begin(place, first)
-    folder.set_budget(Budget.of(max_time=1e-9))
-    assert len(list(execute(folder, Sources.default()))) == 1
-    printed, errors = umbel(*words, status=1)
-    assert "results; the other runs are not done." in printed
-    said = f"umbel: {first.name} seed 0: stopped after 1 of {first.rounds} rounds: "
-    assert errors.splitlines()[-1].startswith(said)
-
-
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_a_run_that_another_process_is_making_is_waited_for(jobs: str, umbel: Shell) -> None:
-    words = ("reproduce", "cflgp-fig1", "--size", "smoke", "--seeds", "1", "--jobs", jobs)
-    umbel(*words)
-    first = sorted((umbel.folder / "runs" / "reproduce-smoke").glob("*-seed0"))[0]
-    folder, errors = RunFolder(first), umbel.folder / "err"
-    folder.file("clusters.csv").unlink()
-    with folder.locked():
-        process = start_umbel(umbel.folder, *words)
-        wait_for_lines(process, errors, 1)
-        said = f"waiting for a run of another process: {first.relative_to(umbel.folder)}\n"
-        assert errors.read_text() == said
-    assert ended(process) == 0  # the other process has stopped: its run goes on here
-    assert folder.finished
-
-
+@pytest.mark.thorough
 @pytest.mark.skipif(not bf16_units(), reason="this processor has no bfloat16 products")
 def test_results_of_both_precisions_are_kept_side_by_side(umbel: Shell) -> None:
     words = ("reproduce", "cflgp-fig1", "--size", "smoke", "--seeds", "1", "--keep", "kept")
@@ -215,25 +159,6 @@ def test_results_of_both_precisions_are_kept_side_by_side(umbel: Shell) -> None:
     assert sorted(file.name for file in (umbel.folder / "kept").iterdir()) == sorted(
         stem + suffix for stem in stems for suffix in (".json", ".svg")
     )
-
-
-def test_what_is_kept_of_a_part_is_shown_before_the_whole_of_a_smaller_size(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    wanted = REPRODUCTIONS["flacc-table6"]
-    (whole,) = kept(wanted.name)
-    part = replace(whole, size="full", cells=whole.cells[:3], every=8)
-    monkeypatch.setattr(
-        "umbel.papers.page.kept", lambda name: iter((part, whole) if name == wanted.name else ())
-    )
-    assert list(shown(wanted)) == [part, whole]
-    first, second = verdicts().partition("[flacc-table6]")[2].splitlines()[:2]
-    assert "| full, 3 of 8 | 2 |" in first
-    assert second.startswith("|  | reduced | 2 |")
-    text = paper_page(papers()[0])
-    assert "*At full size, so far:* 3 of 8 results; the other runs are not done." in text
-    assert "(../figures/flacc-table6-full.svg)" in text
-    assert "(../figures/flacc-table6.svg)" in text
 
 
 @pytest.mark.parametrize("file", KEPT, ids=lambda file: file.stem)

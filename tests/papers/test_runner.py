@@ -14,10 +14,8 @@ from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.engines import EngineSettings
-from umbel.files.seals import json_text
 from umbel.folder.execution import execute
 from umbel.folder.run_folder import RunFolder
-from umbel.folder.sessions_file import environment
 from umbel.networks import MLP
 from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size
 from umbel.papers.findings import Findings
@@ -68,6 +66,14 @@ def do(wanted: Reproduction, runs: Path, sources: Sources) -> list[str]:
     return done
 
 
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The runs of both methods under two seeds, which tests only read."""
+    place = tmp_path_factory.mktemp("done")
+    do(BOTH, place / "runs", Sources(None, place / "cache"))
+    return place / "runs"
+
+
 def test_an_experiment_that_cells_share_is_done_once(tmp_path: Path, sources: Sources) -> None:
     assert do(BOTH, tmp_path, sources) == [
         "flacc seed 0",
@@ -78,68 +84,41 @@ def test_an_experiment_that_cells_share_is_done_once(tmp_path: Path, sources: So
     assert do(BOTH, tmp_path, sources) == []  # all is done
 
 
-def test_a_run_is_the_one_that_umbel_run_makes(tmp_path: Path, sources: Sources) -> None:
-    do(BOTH, tmp_path, sources)
+def test_a_run_is_the_one_that_umbel_run_makes(done: Path, sources: Sources) -> None:
     alone = [record.untimed() for _, record in experiment("flacc").open(sources).rounds(2)]
-    there = [record.untimed() for record in RunFolder(tmp_path / "flacc-seed0").records()]
+    there = [record.untimed() for record in RunFolder(done / "flacc-seed0").records()]
     assert there == alone
 
 
-def test_results_have_a_value_a_seed_and_the_courses_that_are_drawn(
-    tmp_path: Path, sources: Sources
-) -> None:
-    do(BOTH, tmp_path, sources)
-    saved = results(BOTH, "smoke", (0, 1), tmp_path, "umbel reproduce digits")
+def test_results_have_a_value_a_seed_and_the_courses_that_are_drawn(done: Path) -> None:
+    saved = results(BOTH, "smoke", (0, 1), done, "umbel reproduce digits")
     assert [cell.row for cell in saved.cells] == ["FLACC", "FedAvg", "FedAvg again"]
     first, second, same = saved.cells
     assert second.values == same.values
-    records = [RunFolder(tmp_path / f"flacc-seed{seed}").records() for seed in (0, 1)]
+    records = [RunFolder(done / f"flacc-seed{seed}").records() for seed in (0, 1)]
     last = [100 * (run[-1].accuracy or 0.0) for run in records]
     assert first.values["accuracy"] == pytest.approx(last, abs=1e-3)
     assert first.courses["accuracy"].rounds == (1, 2)
     # FedAvg's runs are counted once, although two cells show them.
-    spent = [record.seconds for run in tmp_path.iterdir() for record in RunFolder(run).records()]
+    spent = [record.seconds for run in done.iterdir() for record in RunFolder(run).records()]
     assert saved.made.seconds == pytest.approx(sum(spent), abs=0.06)
 
 
-def test_results_name_the_versions_and_threads_that_their_runs_had(
-    tmp_path: Path, sources: Sources
+def test_side_by_side_is_the_same_as_one_after_another(
+    done: Path, tmp_path: Path, sources: Sources
 ) -> None:
-    do(BOTH, tmp_path, sources)
-    older = RunFolder(tmp_path / "fedavg-seed1")
-    (session,) = older.sessions.read()
-    session["versions"]["umbel"] = "0.0.9"
-    earlier = {"began": "2020-01-01T00:00:00+00:00", "threads": 999, "cuda": "A GPU"}
-    older.write("environment.json", json_text([session | earlier]))
-    made = results(BOTH, "smoke", (0, 1), tmp_path, "umbel reproduce digits").made
-    here = environment()
-    assert made.versions["umbel"] == f"0.0.9 and {here['versions']['umbel']}"
-    assert made.versions["torch"] == here["versions"]["torch"]
-    gpu = here["cuda"] or "no GPU"
-    assert made.hardware.endswith(f", 999 and {here['threads']} threads, A GPU and {gpu}")
-    for run in tmp_path.iterdir():
-        (run / "environment.json").write_text("damaged")
-    made = results(BOTH, "smoke", (0, 1), tmp_path, "umbel reproduce digits").made
-    assert made.versions == here["versions"]
-
-
-def test_side_by_side_is_the_same_as_one_after_another(tmp_path: Path, sources: Sources) -> None:
-    do(BOTH, tmp_path / "one", sources)
     together = replace(BOTH, lockstep=True)
-    assert do(together, tmp_path / "two", sources) == ["flacc, 2 seeds", "fedavg, 2 seeds"]
+    assert do(together, tmp_path, sources) == ["flacc, 2 seeds", "fedavg, 2 seeds"]
     for name in ("flacc-seed0", "fedavg-seed1"):
-        one, two = (RunFolder(tmp_path / place / name).records() for place in ("one", "two"))
+        one, two = (RunFolder(place / name).records() for place in (done, tmp_path))
         assert [r.accuracy for r in one] == pytest.approx([r.accuracy for r in two])
 
 
-def test_another_experiment_of_that_name_is_not_taken_for_it(
-    tmp_path: Path, sources: Sources
-) -> None:
-    do(BOTH, tmp_path, sources)
+def test_another_experiment_of_that_name_is_not_taken_for_it(done: Path, sources: Sources) -> None:
     longer = reproduction([Cell("FLACC", "digits", experiment("flacc", rounds=3))])
-    assert do(longer, tmp_path, sources) == []
-    assert list(left_out(longer, "smoke", (0, 1), tmp_path)) == [
-        f"flacc seed {seed}: {tmp_path / f'flacc-seed{seed}'}: holds another experiment "
+    assert do(longer, done, sources) == []
+    assert list(left_out(longer, "smoke", (0, 1), done)) == [
+        f"flacc seed {seed}: {done / f'flacc-seed{seed}'}: holds another experiment "
         "(rounds is 2, not 3); choose another --runs-dir"
         for seed in (0, 1)
     ]
@@ -196,27 +175,6 @@ def test_cells_that_are_not_asked_for_keep_the_seeds_that_are_done(
     assert saved.made.seconds == pytest.approx(sum(spent), abs=0.06)
     fewer = results(BOTH, "smoke", (0,), tmp_path, "umbel reproduce digits", one)
     assert [cell.num_seeds for cell in fewer.cells] == [1, 3, 3]
-
-
-def test_a_run_that_was_resumed_to_more_rounds_stops_no_other(
-    tmp_path: Path, sources: Sources
-) -> None:
-    do(BOTH.only(["FLACC"], "smoke"), tmp_path, sources)
-    resume(tmp_path / "flacc-seed0", rounds=3)
-    assert do(BOTH, tmp_path, sources) == ["fedavg seed 0", "fedavg seed 1"]
-    (said,) = left_out(BOTH, "smoke", (0, 1), tmp_path)
-    assert "flacc-seed0: holds another experiment (rounds is 3, not 2)" in said
-    saved = results(BOTH, "smoke", (0, 1), tmp_path, "umbel reproduce digits")
-    assert [cell.row for cell in saved.cells] == ["FedAvg", "FedAvg again"]
-
-
-def test_another_experiment_of_the_name_of_a_cell_is_no_result_of_it(
-    tmp_path: Path, sources: Sources
-) -> None:
-    do(BOTH, tmp_path, sources)
-    longer = [Cell("FLACC", "digits", experiment("flacc", rounds=3)), *BOTH.cells("smoke")[1:]]
-    saved = results(reproduction(longer), "smoke", (0, 1), tmp_path, "umbel reproduce digits")
-    assert [cell.row for cell in saved.cells] == ["FedAvg", "FedAvg again"]
 
 
 GRID = reproduction(
