@@ -239,32 +239,12 @@ def test_a_saved_model_of_a_client_gives_what_the_records_say(result: umbel.Resu
     assert names == {name for name, _ in build().named_parameters()}
 
 
-def test_a_clients_mixture_can_be_exported(result: umbel.Result, tmp_path: Path) -> None:
-    exported = result.export("safetensors", client="1", out=tmp_path / "file")
-    assert exported.largest_difference < 1e-5
-
-
 def test_newcomers_join_the_cluster_whose_b_is_nearest(result: umbel.Result) -> None:
     newcomers = blobs([25] * 6)
     assert newcomers.groups is not None
     found = result.assign(newcomers)
     assert list(found.clusters.values()) == newcomers.groups.tolist()
     assert found.confidence is None
-
-
-def test_clients_can_tune_their_mixtures(tmp_path: Path) -> None:
-    federation = blobs([30] * 8).with_validation(0.3)
-    personal = umbel.Personal(epochs=(1, 3), parameters=("5.*",), lr=0.3)
-    algorithm = FedLEASE(warm_up=2, num_clusters=2, local=GENTLE)
-    run = umbel.Run(algorithm, federation, umbel.Net(build), personal=personal)
-    done = run.save(tmp_path / "run", 4)
-    tuned = [client for client in done.clients if client.tuned_epochs]
-    assert tuned
-    for client in tuned:
-        x, y = federation.test.of(client.number)
-        mine = done.model_for(client.number)
-        assert float((mine(x).argmax(1) == y).double().mean()) == client.accuracy
-        assert dict(mine.named_buffers())["1.lora_A.others"].any()
 
 
 def test_rotations_of_digits_are_found_and_newcomers_join_theirs(

@@ -38,13 +38,6 @@ def test_a_cluster_for_each_client_is_needed() -> None:
         umbel.FixedClusters(clusters=(0, -1))
 
 
-def test_clusters_are_numbers_of_0_or_more() -> None:
-    with pytest.raises(
-        umbel.UsageError, match=r"^clusters: \(0, -1, 0\) is not numbers of 0 or more"
-    ):
-        umbel.FixedClusters(clusters=(0, -1, 0))
-
-
 def test_clusters_may_be_given_by_name_to_clients_in_any_order(tmp_path: Path) -> None:
     x, y = np.arange(12, dtype=np.float32).reshape(6, 2), np.array([0, 1] * 3)
     method = umbel.FixedClusters(clusters=(0, 0, 1), clients=("a", "gone", "b"))
@@ -56,9 +49,3 @@ def test_clusters_may_be_given_by_name_to_clients_in_any_order(tmp_path: Path) -
     others = umbel.Federation.from_arrays({"a": (x, y), "new": (x, y)})
     with pytest.raises(umbel.UsageError, match="no cluster was given for new"):
         umbel.Run(method, others, net).start(1)
-
-
-@pytest.mark.parametrize("clients", [("a",), ("a", "a")])
-def test_names_are_as_many_as_clusters_and_all_different(clients: tuple[str, ...]) -> None:
-    with pytest.raises(umbel.UsageError, match=r"clients: .* is not 2 different names"):
-        umbel.FixedClusters(clusters=(0, 1), clients=clients)

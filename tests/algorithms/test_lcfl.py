@@ -17,7 +17,7 @@ from umbel.engines.replies.faults import Faults
 from umbel.engines.replies.validation import Limits
 from umbel.flow import Replies
 from umbel.result.run import Run
-from umbel.server.clusterers import DBSCAN, HDBSCAN, Agglomerative, Clusterer, KMedoids, joined
+from umbel.server.clusterers import DBSCAN, HDBSCAN, Agglomerative, Clusterer, KMedoids
 from umbel.server.clustering import loss_distance
 
 CROSS = torch.tensor([[1.0, 2.0, 7.0], [3.0, 1.5, 6.0], [9.0, 8.0, 2.0]], dtype=torch.double)
@@ -224,17 +224,3 @@ def test_a_sample_may_be_clustered_first_and_the_rest_join_it(metric: str) -> No
         return  # nobody gets another's model anyhow
     full = [record for _, record in replace(run, algorithm=LCFL(local, metric=metric)).rounds(3)]  # type: ignore[arg-type]
     assert sum(r.bytes_down for r in records) < sum(r.bytes_down for r in full)
-
-
-def test_the_number_of_clusters_is_the_same_wherever_it_is_said() -> None:
-    assert LCFL().num_clusters == 2
-    assert LCFL(num_clusters=4) == LCFL(clusterer=KMedoids(4))
-    assert LCFL(num_clusters=4, clusterer=KMedoids(4)).num_clusters == 4
-    assert replace(LCFL(clusterer=KMedoids(4)), num_clusters=6) == LCFL(num_clusters=6)
-    assert replace(LCFL(num_clusters=4), clusterer=KMedoids()).num_clusters == 4
-    complete = LCFL(num_clusters=3, clusterer=Agglomerative("complete"))
-    assert complete == LCFL(clusterer=Agglomerative("complete", num_clusters=3))
-    assert LCFL(clusterer=HDBSCAN()).num_clusters is None
-    distance = torch.rand(6, 6, generator=torch.manual_seed(0))
-    told = joined(complete.clusterer, complete.num_clusters)
-    assert int(told(distance + distance.T, 0).max()) == 2

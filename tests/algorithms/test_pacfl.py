@@ -127,23 +127,6 @@ def test_what_can_not_work_is_refused() -> None:
         start(2, PACFL(num_clusters=3))
 
 
-def test_directions_shared_for_want_of_room_are_reported_and_rounding_makes_no_clusters(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    vectors = torch.randn(8, 5, 3, generator=torch.manual_seed(0), dtype=torch.double)
-    found = []
-    for trial in range(4):
-        noise = torch.randn(8, 5, 3, generator=torch.manual_seed(trial), dtype=torch.double)
-        algorithm = PACFL(num_clusters=2)
-        flow = algorithm.round(start(8, algorithm), replace(at([0], 8, 0), input_shape=(5,)))
-        next(flow)
-        flow.send(Replies(torch.arange(8), {"vectors": vectors * (1 + 1e-15 * noise)}))
-        found.append(answered(flow, [0], update=[[0.0]], num_examples=[1]).labels.tolist())
-    assert all(labels == found[0] for labels in found)
-    said = "num_vectors: subspaces of 3 and 3 dimensions share a direction in inputs of 5 values"
-    assert said in caplog.text
-
-
 @pytest.mark.parametrize("angle", ["smallest", "sum"])
 def test_subspaces_that_are_the_whole_space_of_inputs_are_reported(
     angle: Literal["smallest", "sum"], caplog: pytest.LogCaptureFixture

@@ -104,27 +104,6 @@ WEST, NORTH, SOUTH = [-1.0, 0.0], [0.5, 0.8], [0.5, -0.8]
 THREE_KINDS = replace(EAGER, eps_1=0.9, eps_2=0.1)
 
 
-@pytest.mark.parametrize(
-    ("answers", "cluster"),
-    [([WEST], 1), ([[0.5, 0.0], NORTH], 0), ([[0.5, 0.0], SOUTH], 2)],
-    ids=["west", "north", "south"],
-)
-def test_a_member_that_missed_two_splits_settles_one_by_each_answer(
-    answers: list[list[float]], cluster: int
-) -> None:
-    others = [NORTH, NORTH, SOUTH, SOUTH, WEST]
-    state = play(THREE_KINDS, start(6), range(5), others)
-    assert state.labels[:5].tolist() == [0, 0, 0, 0, 1]
-    state = play(THREE_KINDS, state, range(5), others, number=1)
-    assert state.labels[:5].tolist() == [0, 0, 2, 2, 1]
-    assert state.parent.tolist() == [-1, 0, 0]
-    for number, answer in enumerate(answers, 2):
-        assert state.sibling.tolist() == [-1] * 5 + [number - 1]
-        state = play(THREE_KINDS, state, range(6), [*others, answer], number=number)
-    assert state.labels.tolist() == [0, 0, 2, 2, 1, cluster]
-    assert state.sibling.tolist() == [-1] * 6
-
-
 def test_it_finds_a_half_of_the_half_that_was_cut_off() -> None:
     state = play(THREE_KINDS, start(6), range(5), [WEST, WEST, WEST, NORTH, SOUTH])
     assert state.labels.tolist() == [0, 0, 0, 1, 1, 0]

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 import umbel
-from umbel.algorithms.restarts import RestartsState
 from umbel.algorithms.sharing import SharingState
 from umbel.client.batches import Batch
 from umbel.client.work import joined, parted
@@ -191,25 +190,6 @@ def test_a_method_of_ones_own_is_found_out_in_the_round_in_which_it_asks() -> No
     run = umbel.Run(umbel.Sharing(Asking(), kept=("3.*",)), blobs(), mlp())
     with pytest.raises(umbel.UsageError, match="share: Asking asks clients for MeanLoss"):
         next(run.rounds(1))
-
-
-def test_several_starts_each_have_a_part_that_stays() -> None:
-    method = umbel.RandomClusters(2, local=WHOLE)
-    several = umbel.Restarts(method, restarts=3, keep="most-balanced")
-    with pytest.raises(umbel.UsageError, match=r"train the same part; write Restarts\(Sharing\("):
-        umbel.Sharing(several, kept=("3.*",))
-    with pytest.raises(umbel.UsageError, match="name all values that stay with clients"):
-        umbel.Sharing(umbel.Sharing(method, kept=("3.*",)), kept=("1.*",))
-    shared = umbel.Sharing(method, kept=("3.*",))
-    with pytest.raises(umbel.UsageError, match="RandomClusters reports no loss to compare by"):
-        umbel.Restarts(shared)
-    starts = umbel.Restarts(shared, restarts=2, trial_rounds=3, keep="most-balanced")
-    state, _ = next(umbel.Run(starts, blobs(), mlp()).rounds(2))
-    assert isinstance(state, RestartsState)
-    one, other = state.rivals
-    assert isinstance(one, SharingState)
-    assert isinstance(other, SharingState)
-    assert not torch.equal(one.kept, other.kept)
 
 
 def test_models_are_parted_and_joined() -> None:

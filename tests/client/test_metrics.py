@@ -42,13 +42,6 @@ def test_of_two_classes_they_are_computed_by_hand() -> None:
     assert values["auroc"] == 1.0
 
 
-def test_the_predicted_class_is_that_of_the_accuracy_also_where_logits_tie() -> None:
-    outputs = torch.tensor([[0, 0, 0, 0], [2, 7, 1, 7], [0, 1e-30, 0, 0], [1, 3, 3, 0]])
-    y = outputs.argmax(1)
-    assert CLASSIFICATION.correct(outputs, y).all()
-    assert found(CLASSIFICATION, outputs, y, "macro-f1")["macro-f1"] == 1.0
-
-
 def test_of_more_classes_auroc_is_the_mean_of_each_present_class_against_the_rest() -> None:
     rng = torch.Generator().manual_seed(0)
     outputs, y = torch.randn(60, 5, generator=rng), torch.randint(0, 4, (60,), generator=rng)

@@ -113,18 +113,6 @@ def test_of_buffers_only_those_that_training_moves_are_in_theta() -> None:
         Net(Buffers, moving=["theirs"])
 
 
-def test_counters_and_modules_without_statistics_have_nothing_that_moves() -> None:
-    expected = (
-        r"moving: num_batches_tracked holds torch\.int64, .*: leave it out, and register counters "
-        "with persistent=False"
-    )
-    with pytest.raises(UsageError, match=expected):
-        Net(lambda: nn.BatchNorm1d(2), moving=["num*"])
-    expected = "moving: 'mean' is not a pattern for any of its buffers of floating.*: it has none"
-    with pytest.raises(UsageError, match=expected):
-        Net(lambda: nn.Linear(4, 2), moving=["mean"])
-
-
 def test_all_models_share_the_constants_of_the_module() -> None:
     net = Net(Buffers)
     one, other = net.module(net.new(1)), net.module(net.new(2))

@@ -173,22 +173,6 @@ def test_clients_by_name_come_in_the_order_of_the_names_that_are_given() -> None
         Federation.from_arrays(train, names=["Ben", "Cleo"])
 
 
-@pytest.mark.parametrize(
-    ("clients", "said"),
-    [
-        ([], "clients: [] is not a list of at least one client"),
-        ([1, 1], "clients: 1 is not unique"),
-        ([1, -1], "clients: -1 is not the number of a client, in 0 to 1"),
-        ([2], "clients: 2 is not the number of a client, in 0 to 1"),
-        (["0"], "clients: '0' is not the number of a client"),
-    ],
-)
-def test_none_one_twice_and_strangers_are_not_picked(clients: list[int], said: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        Federation.from_arrays([(X, Y)] * 2).pick(clients)
-    assert str(refused.value).startswith(said)
-
-
 def test_labels_that_count_from_1_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
     shards = [(np.zeros((4, 2), np.float32), np.array([1, 2, 1, 2]))] * 2
     assert Federation.from_arrays(shards).num_classes == 3

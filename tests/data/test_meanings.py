@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,22 +46,6 @@ def test_sites_agree_on_what_a_word_means(tmp_path: Path) -> None:
     assert north[0] == south[1]
     assert len({*north, *south}) == 3
     assert read_groups(tmp_path / "north.csv", ["a", "b"]) == ["cold", "warm"]
-
-
-def test_a_file_of_groups_or_attributes_made_by_hand_is_not_replaced(tmp_path: Path) -> None:
-    federation = replace(one_each([0, 1, 0]), attributes={"city": ("x", "y", "z")})
-    for name in ("groups.csv", "attributes.csv"):
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / name).write_text("client,group\na,warm\nb,cold\nc,cold\n")
-        with pytest.raises(UsageError, match=rf"{name}' is not what these clients are saved with"):
-            federation.save(folder)
-        assert [file.name for file in folder.iterdir()] == [name]
-        (folder / name).unlink()
-        federation.save(folder)
-        for file in folder.glob("*.npz"):
-            file.unlink()
-        federation.save(folder)
 
 
 def test_an_interrupted_save_is_not_read_as_fewer_clients(
@@ -123,7 +106,6 @@ def test_corners_of_turned_images_are_black_however_pixels_are_scaled() -> None:
 
 
 datasets = pytest.importorskip("datasets", reason="the extra umbel[data] is not installed")
-pd = pytest.importorskip("pandas", reason="the extra umbel[data] is not installed")
 
 
 def pictures(
@@ -173,17 +155,3 @@ def test_an_example_without_an_owner_is_refused(nobody: Any, tmp_path: Path) -> 
     pictures(tmp_path / "own", "train", ["a", "b"], [nobody, "x", "y"] * 4)
     with pytest.raises(UsageError, match=r"source: row 1: writer_id: .* is not an owner"):
         umbel.scenario("femnist", source="own", clients=2, examples=(), data_dir=tmp_path)
-
-
-def test_now_and_today_are_words(tmp_path: Path) -> None:
-    table = pd.DataFrame(
-        {
-            "site": list("ab") * 20,
-            "until": ["now", "now", "today", "today"] * 10,
-            "y": ["p", "q"] * 20,
-        }
-    )
-    table.to_csv(tmp_path / "now.csv", index=False)
-    made = umbel.scenario("table", path=str(tmp_path / "now.csv"), client="site", target="y")
-    assert made.encoding is not None
-    assert made.encoding.features == ("until is now", "until is today")  # type: ignore[union-attr]

@@ -70,15 +70,6 @@ def test_equal_sizes_are_those_that_the_ones_who_share_fewest_can_have() -> None
         client_sizes((), allowed, y[:1001], rng())
 
 
-def test_sizes_that_do_not_fit_those_who_share_labels_are_refused() -> None:
-    y = np.repeat([0, 1], [1000, 100])
-    allowed = np.array([[True, False]] * 2 + [[False, True]] * 2)
-    with pytest.raises(UsageError, match="examples: 60 is not few enough: 2 clients share 100"):
-        client_sizes((60,), allowed, y, rng())
-    with pytest.raises(UsageError, match="for each of 2 clients nearly always takes more than the"):
-        client_sizes((50, 300), allowed, y, rng())
-
-
 @pytest.mark.parametrize("examples", [(60,), (60, 70)])
 def test_sizes_that_can_not_fit_are_refused(examples: tuple[int, ...]) -> None:
     with pytest.raises(UsageError, match=r"examples: \d+ is not few enough: 2 clients share 100"):

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import errno
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -86,20 +85,6 @@ def test_splits_are_put_together_with_a_plus(tmp_path: Path) -> None:
         sources.load("digits", "train+test")
 
 
-def test_a_full_disk_is_named_with_the_folder_and_what_sets_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError("47040000 requested and 20479872 written")  # as NumPy says it
-
-    write_parquet(tmp_path / "mine", np.zeros((2, 7, 5), dtype=np.uint8), [0, 1])
-    monkeypatch.setattr("numpy.save", full)
-    with pytest.raises(OSError, match="No space left on device; UMBEL_CACHE_DIR says") as raised:
-        Sources(tmp_path, tmp_path / "cache").load("mine")
-    assert raised.value.filename == str(tmp_path / "cache")
-    assert raised.value.errno == errno.ENOSPC
-
-
 def test_a_file_that_changed_is_decoded_again(tmp_path: Path) -> None:
     pictures = np.zeros((2, 3, 3), dtype=np.uint8)
     write_parquet(tmp_path / "mine", pictures, [0, 0])
@@ -176,26 +161,6 @@ def test_a_hub_out_of_reach_is_one_clear_error(
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
     with pytest.raises(UsageError, match=r"'ylecun/mnist' can't be read from the Hugging Face hub"):
         Sources(None, tmp_path).load("mnist")
-
-
-def test_all_splits_of_a_set_that_has_one_on_the_hub_are_that_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[str] = []
-
-    def load(name: str, split: str, **_: object) -> object:
-        asked.append(f"{name} {split}")
-        picture = Image.fromarray(np.zeros((2, 2), dtype=np.uint8))
-        labels = datasets.ClassLabel(names=["a"])
-        features = datasets.Features(image=datasets.Image(), character=labels)
-        return datasets.Dataset.from_dict({"image": [picture], "character": [0]}, features)
-
-    monkeypatch.setattr(datasets, "load_dataset", load)
-    sources = Sources(None, tmp_path)
-    assert len(sources.load("emnist", "train+test").x) == 1
-    assert asked == ["flwrlabs/femnist train"]
-    with pytest.raises(UsageError, match="on the hub, emnist has one split"):
-        sources.load("emnist", "test")
 
 
 @pytest.mark.thorough

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -251,26 +250,6 @@ def test_groups_are_numbers_or_words_in_a_list_or_by_name() -> None:
         assert found.groups.tolist() == [1, 0, 1]
     with pytest.raises(UsageError, match="groups: lacks Ava and names Eve, not in train"):
         Federation.from_arrays(train, groups={"Eve": 0, "Ben": 1, "Cleo": 1})
-
-
-def test_a_series_that_names_clients_is_by_name_whatever_its_order() -> None:
-    train = {"west": (X, Y), "east": (X, Y), "mid": (X, Y)}
-    kinds = pd.Series({"east": "cold", "mid": "cold", "west": "warm"})  # as a groupby orders it
-    found = Federation.from_arrays(train, groups=kinds, attributes={"kind": kinds})
-    assert found.groups is not None
-    assert found.groups.tolist() == [1, 0, 0]
-    assert found.attributes["kind"] == ("warm", "cold", "cold")
-    for wrong, said in [
-        (kinds.iloc[:2], "groups: lacks west: it needs one entry"),
-        (kinds.rename({"mid": "centre"}), "groups: lacks mid and names centre, not in train"),
-        (kinds.rename({"mid": "east"}), "groups: index: 'east' is not unique"),
-        (kinds.rename(str.upper), "groups: index: 'EAST, MID, WEST' is not clients' names"),
-    ]:
-        with pytest.raises(UsageError, match="^" + re.escape(said)):
-            Federation.from_arrays(train, groups=wrong)
-    in_their_order = Federation.from_arrays(train, groups=kinds.reset_index(drop=True))
-    assert in_their_order.groups is not None
-    assert in_their_order.groups.tolist() == [0, 0, 1]
 
 
 def test_no_two_clients_have_one_name() -> None:

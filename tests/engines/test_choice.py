@@ -22,7 +22,6 @@ from umbel.client.net import Net
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine
-from umbel.engines.batchable import why_not_batchable
 from umbel.flow import Request
 from umbel.networks import CNN, MLP, CharTransformer
 
@@ -145,11 +144,6 @@ def test_what_can_not_be_batched_runs_sequentially_and_says_why(
     assert [reason in record.getMessage() for record in caplog.records] == [True]
     with pytest.raises(UsageError, match=rf"engine\.name: 'vectorised' is not possible: {reason}"):
         make_engine(net, blobs(), EngineSettings(name="vectorised", device="cpu"))
-
-
-def test_the_probe_accepts_a_federation_of_one_example() -> None:
-    net = Net(lambda: MLP().build((6,), 3))
-    assert why_not_batchable(net, blobs(sizes=[1], num_groups=1)) is None
 
 
 def test_dropout_is_a_function_of_the_clients_seed() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -89,25 +88,6 @@ def test_what_a_worker_had_begun_is_done_again(caplog: pytest.LogCaptureFixture)
     assert "died (signal 9): its unfinished work is done again" in caplog.text
 
 
-def test_what_is_printed_is_printed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = squares(1)
-
-    def do(task: int) -> None:
-        print("task", task)  # noqa: T201
-        here[0] += 1
-        while here[0] < 2:  # several take part
-            time.sleep(0.001)
-
-    with (tmp_path / "out").open("w") as out:
-        monkeypatch.setattr(sys, "stdout", out)
-        print("before")  # noqa: T201
-        Crew(do, 6, 3).run()
-        print("after")  # noqa: T201
-    lines = (tmp_path / "out").read_text().splitlines()
-    assert sorted(lines[1:-1]) == [f"task {task}" for task in range(6)]
-    assert (lines[0], lines[-1]) == ("before", "after")
-
-
 MEANWHILE: list[Callable[[], object]] = []
 """What this process calls while it forks."""
 
@@ -150,23 +130,6 @@ def test_workers_that_die_before_they_begin_are_not_replaced_for_ever(
     assert done.tolist() == [1] * 9
     assert "only 0 workers are used: others die before they begin" in caplog.text
     assert caplog.text.count("died (status 3)") <= crew.ATTEMPTS + 3
-
-
-def test_workers_that_compute_for_long_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew, "PATIENCE", 0.5)
-    parent, taken, done = os.getpid(), squares(1), squares(2)
-
-    def do(task: int) -> None:
-        end = time.process_time() + (2.0 if os.getpid() != parent else 0)
-        taken[0] += os.getpid() != parent
-        while time.process_time() < end or not taken[0]:
-            pass
-        done[task] = os.getpid()
-
-    crowd = Crew(do, 2, 2)
-    crowd.run()
-    assert not crowd.alone
-    assert len({*done.tolist()}) == 2
 
 
 @pytest.mark.parametrize("name", ["fork", "pipe"])

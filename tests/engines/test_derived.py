@@ -15,12 +15,10 @@ from torch.nn.utils.parametrize import register_parametrization
 import umbel
 from tests.federations import blobs
 from umbel import FedAvg, LocalTraining, Net, Run
-from umbel.algorithms import IFCA, FedEM, PerFedAvg, PFedMe, Sattler
+from umbel.algorithms import IFCA, Sattler
 from umbel.algorithms.base import Algorithm
 
 LOCAL = LocalTraining(lr=0.3, epochs=2, batch_size=8)
-
-SHORT = LocalTraining(lr=0.1, epochs=1, batch_size=20)
 
 
 def bounded() -> nn.Module:
@@ -88,17 +86,6 @@ def test_a_mean_of_two_models_has_the_norm_of_its_own_weights_wherever_it_is_use
     settled = net.settled(mean)
     torch.testing.assert_close(net.settled(settled), settled, atol=1e-2, rtol=0)
     assert torch.equal(mean[: net.layout.num_weights], settled[: net.layout.num_weights])
-
-
-@pytest.mark.parametrize(
-    "method",
-    [FedEM(2, SHORT), PFedMe(local=SHORT, personal_steps=2), PerFedAvg(local=SHORT)],
-    ids=lambda method: type(method).__name__,
-)
-def test_methods_with_personal_models_run_with_it(method: Algorithm[Any]) -> None:
-    ((_, record),) = run_of(method, Net(bounded)).rounds(1)
-    assert record.accuracy is not None
-    assert not record.refused
 
 
 def test_a_saved_and_an_exported_model_have_the_norm_of_their_weights(tmp_path: Path) -> None:

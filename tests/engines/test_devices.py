@@ -142,16 +142,6 @@ def test_a_tensor_that_forward_has_from_elsewhere_is_named_before_the_run_begins
 
 
 @on_a_gpu
-def test_chains_of_linear_layers_stay_in_full_precision_on_a_gpu(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    net = Net(lambda: Linear().build((6,), 3))
-    engine: Any = make_engine(net, blobs(), EngineSettings(device="cuda", precision="bf16"))
-    assert engine.net.way.precision == "full"
-    assert "chains of linear layers are slower on a GPU" in caplog.text
-
-
-@on_a_gpu
 def test_workers_are_refused_on_a_gpu_with_what_to_write() -> None:
     settings = EngineSettings(device="cuda", workers=2)
     with pytest.raises(umbel.UsageError, match=r'1 on cuda.*for more write engine\.device = "cpu"'):

@@ -17,7 +17,6 @@ from tests.engines.modules import normed
 from umbel.client.batches import SLICE
 from umbel.data.federation import Federation
 from umbel.engines import make_engine
-from umbel.preflight.examples import check_batches
 
 
 class Looking(nn.Module):
@@ -95,13 +94,3 @@ def test_an_evaluation_of_one_example_is_refused_where_there_must_be_two(
     with pytest.raises(umbel.UsageError, match=said.format(split)):
         next(umbel.Run(umbel.FedAvg(), sized(size, split), net).rounds(1))
     next(umbel.Run(umbel.FedAvg(), sized(size + 1, split), net).rounds(1))
-
-
-def test_training_examples_are_judged_where_the_method_evaluates_them() -> None:
-    net, single = umbel.Net(without_statistics), sized(SLICE + 1, "train")
-    local = umbel.LocalTraining(drop_last=True)
-    choosing = umbel.IFCA(2, local=local)
-    for method in (choosing, umbel.Restarts(choosing, 2)):
-        with pytest.raises(umbel.UsageError, match="south: its 257 training examples are"):
-            check_batches(net, single, method)
-    check_batches(net, single, umbel.FedAvg(local=local))

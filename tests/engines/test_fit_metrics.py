@@ -76,8 +76,3 @@ def test_a_metric_that_fails_for_all_is_refused_before_the_first_round(
     run = run_with(f"{own}:{name}")
     with pytest.raises(umbel.UsageError, match=f"^metrics: '{own}:{name}' ({said})"):
         run.clients  # noqa: B018
-
-
-@pytest.mark.parametrize("name", ["needs_two_classes", "needs_a_spread"])
-def test_a_metric_that_fails_for_some_is_left_to_the_evaluation(own: str, name: str) -> None:
-    run_with(f"{own}:{name}").clients  # noqa: B018

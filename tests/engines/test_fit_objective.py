@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy, normalize
 import umbel
 from tests.engines.fitted import LABELS, UNKNOWN, Doing, clients, numbers
 from tests.engines.modules import OwnStatistics, chain
-from umbel.client.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
+from umbel.client.objectives import CLASSIFICATION, REGRESSION, Objective
 from umbel.engines import make_engine
 
 ONE_HOT = np.eye(3, dtype=int)[LABELS]
@@ -33,15 +33,6 @@ def test_classes_as_indicators_are_refused_where_a_class_is_learnt(
 
 def _distance(outputs: Tensor, y: Tensor) -> Tensor:
     return (outputs - y).abs().mean(1)
-
-
-@pytest.mark.parametrize(
-    "objective", [BINARY, Objective(_distance, lambda o, y: _distance(o, y) < 1)]
-)
-def test_indicators_are_taken_where_several_may_be_1_and_by_objectives_of_ones_own(
-    objective: Objective,
-) -> None:
-    make_engine(umbel.Net(lambda: nn.Linear(6, 3), objective), clients(numbers(12, 6), ONE_HOT))
 
 
 def _score(outputs: Tensor, y: Tensor) -> Tensor:

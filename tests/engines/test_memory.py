@@ -14,7 +14,7 @@ from umbel import cli
 from umbel.algorithms import FedAvg
 from umbel.client.net import Net
 from umbel.client.work import LocalTraining
-from umbel.engines import Sequential, Vectorised, vectorised
+from umbel.engines import Sequential, Vectorised
 from umbel.engines.devices import enough_memory
 from umbel.engines.processes.workers import Workers
 from umbel.flow import Request, Rows
@@ -57,15 +57,6 @@ def test_however_many_workers_there_are_the_engine_says_what_is_needed_and_what_
         many = count > 1 and isinstance(asked, Workers) and kind is Sequential
         assert ("engine.workers = 1 (now 2)" in said) == many
         assert said.endswith("a smaller model")
-
-
-def test_a_run_says_how_it_goes_on(umbel: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    umbel("run", "both/fedavg.toml", "--set", "rounds=1")
-    monkeypatch.setattr(vectorised, "answer_all", lambda *_: fail())
-    _, said = umbel("resume", "runs/fedavg-seed0", "--rounds", "+2", status=1)
-    assert "umbel: there is not enough memory: " in said
-    assert "go on with: umbel resume runs/fedavg-seed0" in said
-    assert "Traceback" not in said
 
 
 def test_memory_that_is_short_at_the_server_is_one_line(

@@ -193,23 +193,6 @@ def test_two_answers_of_one_client_in_a_round_have_noise_of_their_own() -> None:
         torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
 
 
-def test_noise_that_drowns_the_updates_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
-    run = make_run(CASES["fedavg"], privacy=Privacy(clip=1.0, noise_multiplier=8.0))
-    values, clients = run.net.layout.num_values, run.cohort_size
-    last_state(run, 3)
-    (line,) = caplog.messages
-    noise = 8.0 * math.sqrt(values / clients)
-    assert f"the noise in a mean of {clients} updates is {noise:.3g}," in line
-
-    caplog.clear()
-    quiet = Privacy(clip=1.0, noise_multiplier=0.1 * math.sqrt(clients / values))
-    last_state(make_run(CASES["fedavg"], privacy=quiet), 3)
-    assert not caplog.messages
-    loose = replace(quiet, clip=1000.0)  # far longer than updates are, and the noise with it
-    last_state(make_run(CASES["fedavg"], privacy=loose), 3)
-    assert len(caplog.messages) == 1
-
-
 def test_every_client_says_that_it_has_one_example_however_many_it_has() -> None:
     net, clients = mlp(), torch.arange(len(SIZES))
     theta = Rows(net.new(0)[None], torch.zeros_like(clients))

@@ -9,7 +9,7 @@ import torch
 
 from tests.federations import blobs, mlp
 from umbel.algorithms import IFCA, Restarts
-from umbel.client.work import ChooseByLoss, Gradient, LocalTraining, MeanLoss
+from umbel.client.work import ChooseByLoss, LocalTraining, MeanLoss
 from umbel.engines import EngineSettings, Sequential, make_engine
 from umbel.engines.remembering import Remembering
 from umbel.flow import Engine, Replies, Request
@@ -45,21 +45,6 @@ def choosing(clients: list[int], models: torch.Tensor = MODELS) -> Request:
 
 def judging(models: torch.Tensor = MODELS) -> Request:
     return Request(MeanLoss(), torch.arange(6), range(6), {"models": models})
-
-
-@pytest.mark.parametrize("name", ["sequential", "vectorised"])
-@pytest.mark.parametrize("then", [LOCAL, Gradient(4)])
-def test_clients_choose_and_work_as_they_do_in_one_step(
-    name: str, then: LocalTraining | Gradient
-) -> None:
-    engine, inner = remembering(name)
-    request = replace(choosing([0, 2, 5]), work=ChooseByLoss(then))
-    found, expected = engine.send(request), inner.engine.send(request)
-    assert torch.equal(found.clients, expected.clients)
-    assert set(found.columns) == set(expected.columns)
-    for column, values in expected.columns.items():
-        assert found.columns[column].dtype == values.dtype
-        torch.testing.assert_close(found.columns[column], values, rtol=1e-5, atol=1e-6)
 
 
 def test_the_same_models_are_judged_once_and_the_same_bits_come_of_it() -> None:

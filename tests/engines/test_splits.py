@@ -12,7 +12,6 @@ from torch import nn
 
 import umbel
 from tests.engines.test_equality import assert_same, fast, request
-from tests.engines.test_workers import assert_identical
 from umbel.client.net import Net
 from umbel.client.work import Evaluation, MixtureEvaluation, Work
 from umbel.data.federation import Federation
@@ -45,15 +44,6 @@ def test_engines_agree_on_validation_examples(work: Work) -> None:
     assert expected.columns["num_examples"].tolist() == [5, 0, 9, 1, 0]
     for engine in fast(net, clients):
         assert_same(engine.send(asked), expected, 1e-12)
-
-
-def test_validation_is_evaluated_as_a_test_on_the_same_examples_would_be() -> None:
-    net, clients = mlp(dtype=torch.float64), federation()
-    assert clients.validation is not None
-    as_test = Federation(clients.train, clients.validation, num_classes=3, names=clients.names)
-    found = Vectorised(net, clients).send(request(Evaluation("validation"), net, range(5)))
-    expected = Vectorised(net, as_test).send(request(Evaluation(), net, range(5)))
-    assert_identical(found, expected)
 
 
 @pytest.mark.parametrize("kind", [Sequential, Vectorised])

@@ -69,21 +69,9 @@ def test_the_cnn_is_the_papers() -> None:
     assert parameters(CNN().build((1, 28, 28), 10)) == 1_663_370
 
 
-def test_the_smaller_cnn_is_that_of_the_authors_of_lcfl() -> None:
-    module = CNN(channels=(16, 32), hidden=256).build((1, 28, 28), 10)
-    convolutions = 25 * 16 + 16 + 25 * 16 * 32 + 32
-    assert parameters(module) == convolutions + 1_568 * 256 + 256 + 256 * 10 + 10
-    assert module(torch.zeros(3, 1, 28, 28)).shape == (3, 10)
-
-
 def test_the_mlp_has_the_layers_asked_for() -> None:
     assert parameters(MLP((200,)).build((1, 28, 28), 10)) == 784 * 200 + 200 + 200 * 10 + 10
     assert parameters(MLP(()).build((7,), 3)) == parameters(Linear().build((7,), 3)) == 24
-
-
-def test_the_mlp_of_lin_for_mnist_has_three_layers_and_an_output_for_each_of_8_classes() -> None:
-    module = MLP((512, 128)).build((1, 28, 28), 8)
-    assert parameters(module) == 784 * 512 + 512 + 512 * 128 + 128 + 128 * 8 + 8
 
 
 def test_a_linear_model_starts_with_weights_in_the_range_given_and_no_bias() -> None:

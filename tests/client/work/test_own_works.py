@@ -103,8 +103,3 @@ def test_an_own_work_around_one_of_umbels_is_the_one_that_is_named() -> None:
 def test_promises_must_be_promises(promised: Any, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         ask(Total(promised=promised))
-
-
-def test_costs_must_be_costs() -> None:
-    with pytest.raises(UsageError, match=r"^Total.cost: 5 is not a Cost, such as Cost"):
-        ask(Total(costs=5))

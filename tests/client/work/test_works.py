@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import pytest
 import torch
@@ -10,7 +10,6 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from tests.federations import blobs, each_its_own, mlp
-from umbel.checks import UsageError
 from umbel.client.net import Net
 from umbel.client.objectives import REGRESSION
 from umbel.client.work import (
@@ -156,14 +155,6 @@ def test_directions_that_the_data_do_not_have_are_zero() -> None:
     assert not vectors[:, 1:].any()
 
 
-def test_principal_vectors_by_class_need_classes() -> None:
-    x = torch.linspace(0, 1, 12)[:, None]
-    federation = Federation.from_arrays([(x, x)], test_fraction=0.0)
-    request = Request(PrincipalVectors(1, 1, num_classes=2), torch.tensor([0]), [0])
-    with pytest.raises(UsageError, match="per_class: True is not possible without a class"):
-        Sequential(NET, federation).send(request)
-
-
 def test_evaluation_counts_right_answers_on_test_examples() -> None:
     x, y = blobs().test.of(1)
     outputs = NET.module(MODELS[0])(x.double())
@@ -265,14 +256,3 @@ def test_decimals_are_cut_off_without_overflow(dtype: torch.dtype) -> None:
         expected = (values.double() * 10.0**digits).trunc() / 10.0**digits
         near = 2 * torch.finfo(dtype).eps
         torch.testing.assert_close(cut.double(), expected, rtol=near, atol=10.0**-digits * near)
-
-
-@pytest.mark.parametrize(
-    "around", [lambda of: Quantised(of, 3), Feature, ChooseByLoss], ids=["cut", "part", "choice"]
-)
-def test_what_is_wrapped_says_which_examples_and_whether_alone(
-    around: Callable[[Work], Work],
-) -> None:
-    inner = Evaluation("test", ("auroc",))
-    assert (around(inner).split, around(inner).alone) == ("test", True)
-    assert (around(Gradient()).split, around(Gradient()).alone) == ("train", False)

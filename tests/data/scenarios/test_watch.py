@@ -112,28 +112,6 @@ def test_what_is_no_watch_is_refused(tmp_path: Path) -> None:
         Watch().build(0, sources)
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "message"),
-    [
-        ("recording", np.zeros(36), r"recording: \(36,\) is not a number for each of 35 windows"),
-        ("recording", np.array(0), r"recording: \(\) is not a number for each of 35 windows"),
-        ("x", np.full((35, 20, 6), "a"), "x: '<U1' is not a type of numbers"),
-        ("y_test", np.full(35, "a"), "y_test: '<U1' is not a type of numbers"),
-        ("y", np.zeros((35, 1)), r"x: \(35, 20, 6\) is not windows .* with a label each"),
-    ],
-)
-def test_arrays_that_do_not_fit_their_windows_are_refused(
-    tmp_path: Path, name: str, values: np.ndarray, message: str
-) -> None:
-    sources = write(tmp_path, ("p1-left",))
-    file = tmp_path / "natural" / "watch" / "p1-left.npz"
-    with np.load(file) as arrays:
-        given = dict(arrays)
-    np.savez(file, **(given | {name: values}))
-    with pytest.raises(UsageError, match=message):
-        Watch().build(0, sources)
-
-
 @pytest.mark.thorough
 def test_the_real_windows_are_there(real_data: Sources) -> None:
     if real_data.data_dir is None or not (real_data.data_dir / "natural" / "watch").is_dir():

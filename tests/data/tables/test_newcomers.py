@@ -105,14 +105,6 @@ def test_a_newcomer_is_encoded_alone_as_it_is_among_others(tmp_path: Path) -> No
     assert alone.num_classes == 2
 
 
-def test_features_are_named_in_their_order(tmp_path: Path) -> None:
-    _, encoding = learnt(scenario(written(tmp_path / "visits.csv", frame()), least_clients=2))
-    wards = ("ward is A", "ward is B", "ward is C", "ward is another")
-    numbers = ("age", "day", "age is missing")
-    assert encoding.features[:7] == (*numbers, *wards)
-    assert encoding.features[7] == "note: words of bucket 0"
-
-
 def test_an_unknown_category_has_no_feature_and_labels_may_be_lacking(tmp_path: Path) -> None:
     _, encoding = learnt(scenario(written(tmp_path / "visits.csv", frame())))
     new = frame().assign(ward="other").drop(columns=["outcome", "part", "cost"])

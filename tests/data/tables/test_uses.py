@@ -11,7 +11,6 @@ import pytest
 
 import umbel
 from tests.shell import Shell
-from umbel.checks import UsageError
 from umbel.data.tables.described import MOST_LINES, WIDTH, described
 from umbel.data.tables.encoding import Encoding
 from umbel.data.tables.uses import is_index
@@ -90,12 +89,6 @@ def test_doubtful_columns_are_named_once_with_one_line_to_write(
     told(table, tmp_path, leave_out=["visit", "patientId", "one", "note"])
     told(table, tmp_path, columns=["visit", "patientId", "one", "note"])
     assert not caplog.records
-
-
-def test_a_table_of_indexes_alone_is_refused(tmp_path: Path) -> None:
-    table = frame(X=range(ROWS), empty=np.nan).drop(columns="age")
-    with pytest.raises(UsageError, match=r"'X', 'empty'.* is not enough to predict from"):
-        told(table, tmp_path)
 
 
 def test_all_columns_are_told_in_few_lines(tmp_path: Path) -> None:
