@@ -7,12 +7,11 @@ from hypothesis import Phase, given
 from hypothesis import settings as bounded
 from hypothesis import strategies as st
 
-from tests.fuzz.commands import attack, corpus, of_setting
+from tests.fuzz.commands import attack, of_setting
 from tests.fuzz.inputs import Wrong
 from tests.fuzz.settings import EXTREME, settings
+from tests.fuzz.words import WORDS
 from umbel.checks import UsageError, check_memory, is_plain, shown
-
-CORPUS = corpus()
 
 PATHS = list(settings())
 
@@ -29,9 +28,9 @@ def fault_of(wrong: Wrong) -> str | None:
     return None if fault is None or fault.startswith("takes") else fault
 
 
-@pytest.mark.parametrize("first", range(0, len(CORPUS), 20))
+@pytest.mark.parametrize("first", range(0, len(WORDS), 20))
 def test_what_was_found_is_refused_in_one_line_with_nothing_written(first: int) -> None:
-    faults = {wrong.name: fault_of(wrong) for wrong in CORPUS[first : first + 20]}
+    faults = {wrong.name: fault_of(wrong) for wrong in WORDS[first : first + 20]}
     assert {name: fault for name, fault in faults.items() if fault} == {}
 
 
