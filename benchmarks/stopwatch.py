@@ -17,8 +17,8 @@ from umbel.flow import drive
 from umbel.folder.evidence_folder import EvidenceFolder
 from umbel.folder.run_folder import RunFolder
 from umbel.reduction import Reduction
-from umbel.result.run import Run
 from umbel.run import rounds as runs
+from umbel.run.rounds import Rounds
 
 PARTS = ("engine", "checks", "averages", "server", "evaluation", "record", "checkpoint")
 """Parts of a round's time; "server" is the rest: the method's own work."""
@@ -116,7 +116,7 @@ def watching(watch: Stopwatch) -> Iterator[None]:
             timed = watch.timed(part, getattr(owner, name))
             kept = timed if not isinstance(owner, type) else _method(timed)
             all_of_them.enter_context(patch.object(owner, name, kept))
-        all_of_them.enter_context(patch.object(Run, "clients", _watched_clients(watch)))
+        all_of_them.enter_context(patch.object(Rounds, "clients", _watched_clients(watch)))
         all_of_them.enter_context(patch.object(Remembering, "take", taken))
         all_of_them.enter_context(patch.object(remembering, "perf_counter", process_time))
         yield
@@ -130,11 +130,11 @@ def _method(timed: Callable[..., Any]) -> Any:
 
 
 def _watched_clients(watch: Stopwatch) -> Any:
-    """`Run.clients` with its time counted separately."""
+    """`Rounds.clients` with its time counted separately."""
     made: dict[int, Watched] = {}
-    build = vars(Run)["clients"].func
+    build = vars(Rounds)["clients"].func
 
-    def clients(run: Run) -> Watched:
+    def clients(run: Rounds) -> Watched:
         if id(run) not in made:
             made[id(run)] = Watched(build(run), watch)
         return made[id(run)]
