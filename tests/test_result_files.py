@@ -26,5 +26,9 @@ def test_shares_are_of_the_best_product_of_all_commands_of_a_file(tmp_path: Path
     made("W3", 50.0)
     text = report.markdown(json.loads(file.read_text()))
     assert "best matrix product reaches 100 GFLOP/s" in text
-    shares = [line.rstrip(" |").split(" | ")[5:7] for line in text.splitlines() if line.startswith("| **W")]
+    shares = [
+        line.rstrip(" |").split(" | ")[5:7]
+        for line in text.splitlines()
+        if line.startswith("| **W")
+    ]
     assert shares == [["40%", "16%"], ["50%", "20%"], ["25%", "10%"]]
