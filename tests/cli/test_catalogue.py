@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
-
 import pytest
 
 from umbel.algorithms import ALGORITHMS
@@ -36,11 +33,6 @@ def test_each_thing_has_one_sentence(kind: str) -> None:
         assert len(text) <= 160, name
 
 
-def test_methods_take_a_line_each() -> None:
-    wide = max(map(len, entries("methods")))
-    assert all(wide + 2 + len(text) <= 80 for text in entries("methods").values())
-
-
 def test_experiments_say_what_their_definitions_say() -> None:
     for name, text in entries("experiments").items():
         assert text == f"{read(shipped_experiments()[name]).description}."
@@ -56,13 +48,3 @@ def test_papers_say_how_long_the_kept_results_took() -> None:
     for name in REPRODUCTIONS:
         assert times(name).count("seconds") + times(name).count("minutes") == len(list(kept(name)))
     assert times("cflgp-fig1").startswith("took full ")
-
-
-def test_papers_say_how_many_results_of_a_table_are_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (whole,) = kept("flacc-table6")
-    file = tmp_path / "part.json"
-    replace(whole, cells=whole.cells[:3], every=8).write(file)
-    monkeypatch.setattr("umbel.papers.findings.kept_files", lambda _: [file])
-    assert times("flacc-table6").startswith("took reduced (3 of 8 results) ")

@@ -10,7 +10,7 @@ from tests.shell import Shell
 from umbel import load, results
 from umbel.result.outcomes import by_method
 
-SWEEP = ("compare", "both", "--seeds", "2", "--set", "rounds=2")
+SWEEP = ("compare", "both", "--seeds", "1", "--set", "rounds=2")
 
 
 def rows(folder: str) -> list[tuple[str, int]]:
@@ -32,10 +32,10 @@ def test_a_sweep_over_a_value_that_is_there_already_makes_no_run_again(umbel: Sh
             *("fedavg", "fedavg,algorithm.local.lr=0.2"),
             *("flacc", "flacc,algorithm.local.lr=0.2"),
         )
-        for seed in range(2)
+        for seed in range(1)
     }
-    umbel("compare", "both", "--seeds", "3", "--set", "rounds=2", *settings)
-    assert (Path("runs/both") / "fedavg-seed2").is_dir()
+    umbel("compare", "both", "--seeds", "2", "--set", "rounds=2", *settings)
+    assert (Path("runs/both") / "fedavg-seed1").is_dir()
 
 
 def test_runs_of_equal_settings_under_two_names_are_one_row(umbel: Shell) -> None:
@@ -49,14 +49,6 @@ def test_runs_of_equal_settings_under_two_names_are_one_row(umbel: Shell) -> Non
     assert "fedavg" not in names
 
 
-def test_another_value_or_number_of_rounds_is_another_row(umbel: Shell) -> None:
-    umbel("compare", "both", "--seeds", "1", "--set", "rounds=2")
-    for name, setting in (("other", "algorithm.local.lr=0.3"), ("longer", "rounds=3")):
-        settings = ["--set", "rounds=2", "--set", setting, "--set", f"name={name}"]
-        umbel("run", "both/fedavg.toml", *settings, "--runs-dir", "runs/both")
-    assert [name for name, _ in rows("runs/both")] == ["fedavg", "flacc", "longer", "other"]
-
-
 def test_methods_are_chosen_by_name(umbel: Shell) -> None:
     umbel(*SWEEP, "--set", "algorithm.local.lr=0.1,0.2")
     out, _ = umbel("show", "runs/both", "--only", "fedavg*")
@@ -65,7 +57,7 @@ def test_methods_are_chosen_by_name(umbel: Shell) -> None:
     out, _ = umbel("show", "runs/both", "--without", "flacc lr=0.2", "--without", "fedavg*")
     assert "lr=0.2" not in out
     out, _ = umbel("show", "runs/both", "--only", "flacc*", "--csv")
-    assert len(out.splitlines()) == 1 + 4
+    assert len(out.splitlines()) == 1 + 2
     _, err = umbel("show", "runs/both", "--only", "flac lr=0.1", status=2)
     assert "--only: 'flac lr=0.1' is no method here; did you mean flacc lr=0.1?" in err
     _, err = umbel("show", "runs/both", "--without", "*", status=2)

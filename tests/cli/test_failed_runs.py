@@ -11,31 +11,24 @@ import pytest
 
 from tests.shell import Shell
 from umbel.algorithms import FedAvg
-from umbel.checks import DivergedError, QuorumError, UsageError, WorkersDiedError
-from umbel.cli.execute import nothing_left_of, resumable
+from umbel.checks import UsageError, WorkersDiedError
 from umbel.cli.jobs.job import noting
 from umbel.cli.reproducing import make_all
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
-from umbel.folder.execution import execute
-from umbel.folder.run_folder import RunFolder
 from umbel.networks import MLP
 from umbel.papers.base import Cell, Reproduction, Size
 from umbel.papers.findings import Findings
 from umbel.papers.runner import results
 from umbel.result.run import Experiment
-from umbel.run.lockstep import as_one
 
 SWEPT = ("--set", "rounds=1", "--set", "algorithm.local.lr=1e12,0.1")
 
 
-@pytest.mark.parametrize("seeds", ["1", "2"])
 @pytest.mark.parametrize("jobs", ["1", pytest.param("2", marks=pytest.mark.long)])
-def test_a_value_that_diverges_leaves_a_table_of_the_others(
-    seeds: str, jobs: str, umbel: Shell
-) -> None:
-    words = ("compare", "both", "--seeds", seeds, *SWEPT, "--jobs", jobs)
+def test_a_value_that_diverges_leaves_a_table_of_the_others(jobs: str, umbel: Shell) -> None:
+    words = ("compare", "both", "--seeds", "2", *SWEPT, "--jobs", jobs)
     printed, errors = umbel(*words, status=1)
     table = printed[printed.index("method") : printed.index("accuracy: mean")]
     assert "fedavg lr=0.1" in table
@@ -44,7 +37,7 @@ def test_a_value_that_diverges_leaves_a_table_of_the_others(
     starts = [
         f"umbel: {name},algorithm.local.lr=1000000000000 seed {seed}: round 0: training diverged "
         for name in ("fedavg", "flacc")
-        for seed in range(int(seeds))
+        for seed in range(2)
     ]
     lines = sorted(errors.splitlines())
     assert [line[: len(start)] for line, start in zip(lines, starts, strict=True)] == starts
@@ -62,16 +55,6 @@ def test_seeds_side_by_side_that_fail_in_their_own_ways_say_so_each(umbel: Shell
         _, alone = umbel("run", "both/fedavg.toml", "--seed", seed, *faults, status=1)
         assert alone.removeprefix("umbel: ").partition(";")[0] in line
         assert line.endswith("to change them choose another --runs-dir or name")
-
-
-def test_what_each_of_several_runs_can_do_is_said_by_its_own_error() -> None:
-    failed: list[str] = []
-    with noting(failed), resumable("the same command"):
-        raise as_one([QuorumError("seed 0: too few"), DivergedError("seed 1: it diverged")])
-    few, diverged = failed
-    assert few.startswith("seed 0: too few; a run keeps its limits and faults; ")
-    assert few.endswith("; go on with: the same command")
-    assert diverged.startswith("seed 1: it diverged; run it again with another --set ")
 
 
 def test_rows_for_programs_have_the_run_that_can_not_go_on(umbel: Shell) -> None:
@@ -96,70 +79,23 @@ def test_faults_of_the_machine_and_of_settings_stop_all_runs(error: Exception) -
         raise error
 
 
-def test_why_a_run_can_not_go_on_is_noted() -> None:
-    failed: list[str] = []
-    with noting(failed):
-        raise DivergedError("round 3: diverged")
-    assert failed == ["round 3: diverged"]
-
-
 def cell(row: str, lr: float) -> Cell:
     small = replace(ROTATED_DIGITS, clients=6, examples=(20,))
     method = FedAvg(LocalTraining(lr=lr, epochs=1))
     return Cell(row, "digits", Experiment(small, MLP((8,)), method, name=row, rounds=1))
 
 
-@pytest.mark.parametrize("lockstep", [False, True])
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_a_cell_of_a_table_that_diverges_stops_no_other(
-    jobs: int, lockstep: bool, tmp_path: Path, sources: Sources
+    jobs: int, tmp_path: Path, sources: Sources
 ) -> None:
     def make(size: Size) -> Sequence[Cell]:  # noqa: ARG001
         return [cell("wild", 1e12), cell("tame", 0.1)]
 
     said = Findings("digits", "Somebody", "Something", "A setting.")
-    wanted = Reproduction(said, make, ("accuracy",), (), lockstep=lockstep)
+    wanted = Reproduction(said, make, ("accuracy",), ())
     failed = make_all(wanted, "smoke", (0, 1), tmp_path, sources, jobs)
     titles = [why.partition(": ")[0] for why in failed]
     assert sorted(titles) == ["wild seed 0", "wild seed 1"]
     saved = results(wanted, "smoke", (0, 1), tmp_path, "umbel reproduce digits")
     assert [done.row for done in saved.cells] == ["tame"]
-
-
-@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.long)])
-def test_a_folder_with_another_experiment_stops_no_other_cell(
-    jobs: int, tmp_path: Path, sources: Sources
-) -> None:
-    other, tame = cell("other", 0.1), cell("tame", 0.1)
-    for _ in execute(RunFolder.begin(tmp_path, cell("other", 0.2).experiment), sources):
-        pass
-    said = Findings("digits", "Somebody", "Something", "A setting.")
-    wanted = Reproduction(said, lambda _: [other, tame], ("accuracy",), ())
-    assert make_all(wanted, "smoke", (0,), tmp_path, sources, jobs) == []
-    saved = results(wanted, "smoke", (0,), tmp_path, "umbel reproduce digits")
-    assert [done.row for done in saved.cells] == ["tame"]
-
-
-def test_a_refusal_leaves_alone_what_another_process_has_begun(tmp_path: Path) -> None:
-    experiment = cell("tame", 0.1).experiment
-    here, there = (RunFolder.create(tmp_path / name, experiment) for name in ("here", "there"))
-    with there.locked():  # as the process that does its first round has it
-        with pytest.raises(UsageError, match="no"), nothing_left_of([here, there]):
-            raise UsageError("no")
-        assert not here.path.exists()
-        assert there.experiment == experiment
-    with pytest.raises(UsageError, match="no"), nothing_left_of([there]):
-        raise UsageError("no")
-    assert not there.path.exists()
-
-
-def test_a_refusal_leaves_alone_what_another_process_is_about_to_begin(tmp_path: Path) -> None:
-    experiment = cell("tame", 0.1).experiment
-    there = RunFolder.create(tmp_path / "there", experiment)
-    here = RunFolder(there.path, replace(experiment, rounds=2))
-    with pytest.raises(UsageError, match="no"), nothing_left_of([here]):
-        raise UsageError("no")
-    assert there.experiment == experiment
-    there.settings.file.unlink()
-    with pytest.raises(UsageError, match="was removed by another process before the first round"):
-        list(execute(there))

@@ -8,18 +8,10 @@ from tests.shell import Shell
 
 GUESSES = {
     "run flacc-digits --lr 0.1": "No such option '--lr'; write --set algorithm.local.lr=0.1",
-    "run --learning-rate=0.1 flacc-digits": "write --set algorithm.local.lr=0.1",
     "run flacc-digits --rounds 3": "write --set rounds=3",
-    "run flacc-digits --num-rounds 3": "write --set rounds=3",
-    "run flacc-digits --epochs 3": "write --set algorithm.local.epochs=3",
-    "run flacc-digits --batch-size 3": "write --set algorithm.local.batch_size=3",
-    "run flacc-digits --device cuda": "write --set engine.device=cuda",
-    "run flacc-digits --num-clients 9": "write --set scenario.clients=9",
     "run flacc-digits --n-clusters 4": "write --set algorithm.num_clusters=4",
-    "run flacc-digits --optimizer adam": "write --set algorithm.local.optimizer.name=adam",
     "run flacc-digits --out here": "write --runs-dir here",
     "run flacc-digits algorithm.local.lr=0.1": "write --set algorithm.local.lr=0.1",
-    "compare rotated-digits --lr 0.1": "write --set algorithm.local.lr=0.1",
     "advise digits --rounds 3": "write --budget 3",
     "run flacc": "'flacc' is a method: `umbel list experiments flacc` shows its experiments",
     "train flacc-digits": "No such command 'train'; did you mean run?",

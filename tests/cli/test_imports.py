@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.shell import SMALL, Shell
-from umbel import UsageError, load
 from umbel.folder.run_folder import RunFolder
 
 MINE = """
@@ -30,52 +27,6 @@ class Mine(FedAvg):
 """
 
 RUN = "runs/mine-seed0"
-
-PARTS = {
-    "scenario_of_tests": """
-from dataclasses import dataclass
-import numpy as np
-import umbel
-
-@dataclass(frozen=True)
-class Lines(umbel.Scenario):
-    \"\"\"Four clients with two numbers an example.\"\"\"
-
-    def build(self, seed, sources):
-        rng = np.random.default_rng(seed)
-        x = [rng.normal(size=(12, 2)).astype(np.float32) for _ in range(4)]
-        return umbel.Federation.from_arrays([(each, each[:, 0]) for each in x], seed=seed)
-""",
-    "networks_of_tests": """
-from dataclasses import dataclass
-import torch
-from umbel.networks import Model
-
-@dataclass(frozen=True)
-class Narrow(Model):
-    \"\"\"One layer.\"\"\"
-
-    def build(self, input_shape, num_outputs):
-        return torch.nn.Linear(*input_shape, num_outputs)
-""",
-    "method_of_tests": """
-from dataclasses import dataclass
-import umbel
-
-@dataclass(frozen=True)
-class PlainIFCA(umbel.IFCA):
-    \"\"\"IFCA as it is.\"\"\"
-""",
-}
-"""Modules of a scenario, a network and a method of somebody's own."""
-
-OWN_PARTS = """
-rounds = 1
-scenario.name = "scenario_of_tests:Lines"
-model.name = "networks_of_tests:Narrow"
-algorithm.name = "method_of_tests:PlainIFCA"
-algorithm.num_clusters = 2
-"""
 
 
 @pytest.fixture(scope="module")
@@ -135,57 +86,3 @@ def test_what_is_to_be_run_is_said_before_it_is_imported(theirs: Shell) -> None:
     assert Path("was-here").exists()
     assert len(RunFolder.open(RUN).records()) == 3
     theirs("run", "both/flacc.toml", "--set", "rounds=1", "--no-import")
-
-
-def test_a_network_that_only_python_has_is_not_imported_either(theirs: Shell) -> None:
-    folder = RunFolder.open(RUN)
-    text = folder.toml.replace('"mine_of_tests:Mine"', '"fedavg"').replace("strength = 1.0\n", "")
-    start, end = text.index("[model]"), text.index("[algorithm]")
-    own = 'name = "umbel.runs.own:OwnModule"\nkind = "Linear"\nvalues = 3\nobjective = ""\n'
-    own += 'structure = ""\nsource = "mine_of_tests:build"\n'
-    folder.file("experiment.toml").write_text(f"{text[:start]}[model]\n{own}\n{text[end:]}")
-    folder.file("checkpoint.safetensors").unlink()  # it knows that this is another experiment
-    theirs("show", RUN)
-    theirs("report", RUN)
-    assert "'mine_of_tests:build'" in theirs.refused("resume", RUN, "--no-import")
-    assert not Path("was-here").exists()
-
-
-@pytest.fixture
-def elsewhere(umbel: Shell) -> Shell:
-    """A folder with a run of own parts, of which only the network's module is there, too."""
-    for name, text in PARTS.items():
-        Path(f"{name}.py").write_text(text)
-    Path("own.toml").write_text(OWN_PARTS)
-    umbel("run", "own.toml")
-    for name in PARTS:
-        umbel.monkeypatch.delitem(sys.modules, name)
-        if name != "networks_of_tests":
-            Path(f"{name}.py").unlink()
-    return umbel
-
-
-def test_models_need_only_the_module_of_their_network(elsewhere: Shell) -> None:
-    for words in (["--cluster", "0"], ["--client", "0"]):
-        export = ["export", "runs/own-seed0", "--to", "torch", *words]
-        said = "umbel: --no-import: 'networks_of_tests:Narrow' would have to be imported"
-        assert elsewhere.refused(*export, "--no-import") == said
-        printed, errors = elsewhere(*export)
-        assert "its outputs differ from the model's by 0" in printed
-        assert errors.splitlines() == ["imports 'networks_of_tests:Narrow'"]
-    result = load("runs/own-seed0")
-    assert isinstance(result.model(0), torch.nn.Linear)
-    with pytest.raises(UsageError, match=r"experiment\.toml: algorithm\.name: 'method_of_tests:"):
-        _ = result.state
-    Path("networks_of_tests.py").unlink()
-    elsewhere.monkeypatch.delitem(sys.modules, "networks_of_tests")
-    with pytest.raises(UsageError, match=r"experiment\.toml: model\.name: 'networks_of_tests:"):
-        load("runs/own-seed0").model(0)
-
-
-def test_estimates_need_network_and_method_but_not_the_scenario(elsewhere: Shell) -> None:
-    said = elsewhere.refused("estimate-clusters", "runs/own-seed0", "--no-import")
-    assert "'networks_of_tests:Narrow', 'method_of_tests:PlainIFCA' would" in said
-    Path("method_of_tests.py").write_text(PARTS["method_of_tests"])
-    message = elsewhere.refused("estimate-clusters", "runs/own-seed0")
-    assert "PlainIFCA' is not a method that keeps such vectors" in message

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import errno
 import json
-import logging
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
-from multiprocessing import forkserver
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,11 +23,9 @@ from tests.shell import SMALL, Shell
 from umbel.checks import DivergedError, InUseError, UsageError
 from umbel.cli.jobs import pool as jobs
 from umbel.cli.jobs import server as job_server
-from umbel.cli.jobs.job import JobError, JobLine, JobMade, sendable
+from umbel.cli.jobs.job import JobError, JobMade, sendable
 from umbel.cli.screen import OwnScreen
 from umbel.cores import cores
-from umbel.engines.processes.crew import Crew
-from umbel.engines.processes.workers import can_fork
 from umbel.folder.run_folder import RunFolder
 
 pytestmark = pytest.mark.long
@@ -169,7 +163,7 @@ def test_any_number_of_jobs_comes_to_the_same(umbel: Shell) -> None:
     assert_same(here, umbel.folder / "14" / "both", ("fedavg", "flacc"))
 
 
-@pytest.mark.parametrize("count", ["0", "-1", "two", "1.5", "1001", "9" * 5000])
+@pytest.mark.parametrize("count", ["0", "two", "1001"])
 def test_a_number_of_jobs_is_one_or_more(count: str, umbel: Shell) -> None:
     for command in (("compare", "both"), ("reproduce", "lcfl-fig2")):
         message = umbel.refused(*command, f"--jobs={count}")
@@ -184,76 +178,6 @@ def test_jobs_can_be_started_as_all_systems_can(umbel: Shell) -> None:
         umbel.monkeypatch.setattr(module, "CONTEXT", multiprocessing.get_context("spawn"))
     umbel("compare", "both", "--seeds", "1", "--jobs", "2", "--set", "rounds=1")
     assert RunFolder(umbel.folder / "runs/both/flacc-seed0").finished
-
-
-DYING = """
-import os, signal
-from pathlib import Path
-
-fuses = Path("fuses")
-if fuses.read_text():
-    fuses.write_text(fuses.read_text()[1:])
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="jobs are copied on Linux alone")
-@pytest.mark.parametrize("kills", [pytest.param(1, marks=pytest.mark.thorough), 9])
-def test_what_jobs_are_copied_from_may_be_killed_while_it_loads(kills: int, umbel: Shell) -> None:
-    (umbel.folder / "dying.py").write_text(DYING)
-    Path("fuses").write_text("x" * kills)
-    umbel.monkeypatch.syspath_prepend(str(umbel.folder))
-    umbel.monkeypatch.setattr(job_server, "LOADED", ("dying", *job_server.LOADED))
-    server: Any = forkserver._forkserver
-    server._stop()
-    words = ("compare", "both", "--seeds", "1", "--jobs", "2", "--set", "rounds=1")
-    try:
-        _, errors = umbel(*words, status=int(kills > 1))
-    finally:
-        server._stop()
-    lines = [line for line in errors.splitlines() if "ended while it was loading" in line]
-    again = [line.endswith("; it is being started again") for line in lines]
-    if kills == 1:
-        assert again in ([True], [])  # nobody has waited for the first one, perhaps
-        assert RunFolder(umbel.folder / "runs/both/flacc-seed0").finished
-    else:
-        assert again == [True, True, True, False]
-        assert "4 times so far; --jobs 1 works without it" in lines[3]
-        assert lines[3].endswith("go on with: the same command")
-
-
-@contextmanager
-def descriptors(free: int) -> Iterator[None]:
-    """Inside, this process can open so many files more."""
-    import resource
-
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    listed = list(Path("/proc/self/fd").iterdir())  # with the one by which they are listed
-    used = {int(each.name) for each in listed if each.is_symlink()}
-    limit = [number for number in range(free + len(used)) if number not in used][free - 1] + 1
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="descriptors are counted on Linux alone")
-def test_as_many_jobs_start_as_there_are_descriptors_for(umbel: Shell) -> None:
-    job_server._load()
-    server: Any = forkserver._forkserver
-    process = server._forkserver_pid
-    words = ("compare", "both", "--seeds", "4", "--jobs", "8", *IN_TURN, "--set", "rounds=1")
-    with descriptors(job_server.SPARE - 1):
-        _, errors = umbel(*words, status=1)
-    why = "Too many open files; --jobs 1 starts no other process; go on with: the same command"
-    assert errors == f"umbel: no job can start: {why}\n"
-    with descriptors(job_server.SPARE + 6):
-        _, errors = umbel(*words)
-    assert errors == "only 3 jobs can start: Too many open files\n"
-    assert len(list(umbel.folder.glob("runs/both/*/records.jsonl"))) == 8
-    assert server._forkserver_pid == process
-    assert os.waitpid(process, os.WNOHANG) == (0, 0)  # it goes on
 
 
 @pytest.mark.thorough
@@ -303,9 +227,7 @@ def test_what_kills_every_job_ends_the_command(mine: Shell) -> None:
     "how",
     [
         signal.SIGKILL,
-        signal.SIGTERM,
-        pytest.param(signal.SIGHUP, marks=pytest.mark.thorough),
-        pytest.param(signal.SIGINT, marks=pytest.mark.thorough),
+        signal.SIGINT,
     ],
 )
 def test_no_job_outlives_its_parent(how: signal.Signals, mine: Shell, short: Path) -> None:
@@ -341,46 +263,6 @@ def test_no_job_outlives_its_parent(how: signal.Signals, mine: Shell, short: Pat
     assert_same(mine.folder / "runs" / name, mine.folder / "whole" / name, ("waiting",))
 
 
-def test_ctrl_c_while_processes_start_is_heard_here_and_not_by_them() -> None:
-    code, said = "import signal; signal.raise_signal(signal.SIGINT); print('alive')", []
-
-    def interrupted() -> None:
-        with job_server._deaf_to_ctrl_c():
-            signal.raise_signal(signal.SIGINT)
-            forkserver.ensure_running()  # it first starts another process
-            said.append(subprocess.check_output([sys.executable, "-c", code]))
-
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            interrupted()
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert said == [b"alive\n"]
-
-
-def test_what_nohup_ignores_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    heeded: list[Any] = []
-
-    def run(_: object) -> JobMade[Any]:
-        heeded.extend(map(signal.getsignal, (signal.SIGTERM, signal.SIGHUP)))
-        return JobMade()
-
-    monkeypatch.setattr(jobs, "Job", lambda _: None)
-    monkeypatch.setattr(jobs.Desk, "close", lambda _: None)
-    monkeypatch.setattr(jobs.Desk, "run", run)
-    wanted = {signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_IGN}
-    before = {number: signal.signal(number, how) for number, how in wanted.items()}
-    try:
-        jobs.make_in_jobs([], 1, 1, OwnScreen(0, True))
-        assert {number: signal.getsignal(number) for number in wanted} == wanted
-    finally:
-        for number, how in before.items():
-            signal.signal(number, how)
-    assert callable(heeded[0])
-    assert heeded[1] == signal.SIG_IGN
-
-
 def living(group: int) -> bool:
     """Whether a process of this group is left, where the system tells."""
     for file in Path("/proc").glob("[0-9]*/stat"):
@@ -404,29 +286,6 @@ def wait_written(files: Sequence[Path]) -> Sequence[Path]:
     return files
 
 
-def test_a_run_that_can_not_go_on_stops_no_other_in_any_number_of_jobs(umbel: Shell) -> None:
-    broken = umbel.folder / "both" / "broken.toml"
-    alone = SMALL.format(name="fedavg").replace("rounds", "limits.quorum = 1.0\nrounds", 1)
-    broken.write_text(f"faults.drop = 0.9\n{alone}")
-    words = ("compare", "both", "--seeds", "2", *IN_TURN)
-    said = []
-    for count in ("1", "2"):
-        printed, errors = umbel(*words, "--jobs", count, "--runs-dir", count, status=1)
-        said.append(sorted(line.rpartition("; ")[0] for line in errors.splitlines()))
-        assert any(line.startswith("flacc ") for line in printed.splitlines())
-    assert said[0] == said[1]
-    assert [line.split(": ")[1] for line in said[0]] == ["broken seed 0", "broken seed 1"]
-    assert_same(umbel.folder / "2" / "both", umbel.folder / "1" / "both", ("fedavg", "flacc"))
-
-
-def test_what_is_refused_before_its_first_round_leaves_nothing(umbel: Shell) -> None:
-    for file in Path("both").iterdir():
-        file.write_text(file.read_text().replace("examples = [40]", "examples = [4000]"))
-    message = umbel.refused("compare", "both", "--jobs", "2")
-    assert message == umbel.refused("compare", "both", "--jobs", "1")
-    assert not Path("runs").exists()
-
-
 def test_a_defect_shows_where_it_is(mine: Shell) -> None:
     name = experiments(mine.folder, "Broken")
     mine.monkeypatch.setattr(sys, "argv", ["umbel", "compare", name, "--jobs", "2", *IN_TURN])
@@ -444,12 +303,6 @@ def test_what_a_job_notes_is_noted_here(umbel: Shell, caplog: pytest.LogCaptureF
     ]
     assert noted
     assert "little can be learned" in noted[0].getMessage()
-
-
-def test_what_can_not_be_imported_is_refused_in_jobs_too(mine: Shell) -> None:
-    name = experiments(mine.folder, "Fatal")
-    message = mine.refused("compare", name, "--jobs", "2", "--no-import")
-    assert message.endswith("'methods_of_jobs:Fatal' would have to be imported")
 
 
 def test_fewer_runs_than_jobs_share_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -483,25 +336,6 @@ def test_errors_say_the_same_in_another_process() -> None:
     full = sendable(OSError(errno.ENOSPC, "full", "file"))
     assert isinstance(full, OSError)
     assert (full.errno, full.strerror, full.filename) == (errno.ENOSPC, "full", "file")
-
-
-@pytest.mark.skipif(not can_fork(), reason="this system does not fork processes")
-def test_long_records_of_several_processes_do_not_mix() -> None:
-    here, there = multiprocessing.Pipe()
-    line, text = JobLine(there), "begins" + "é\n" * 20_000 + "ends"
-
-    def do(_: int) -> None:
-        for _ in range(20):
-            line.put_nowait(logging.LogRecord("umbel", 30, __file__, 1, text, None, None))
-
-    sending = threading.Thread(target=Crew(do, 9, 3).run)
-    sending.start()
-    for _ in range(9 * 20):
-        said = here.recv().getMessage()
-        assert said.startswith("begins")
-        assert said.endswith("ends")
-        assert len(said.encode()) < 9000
-    sending.join()
 
 
 @pytest.mark.thorough

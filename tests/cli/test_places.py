@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from io import BytesIO, TextIOWrapper
@@ -11,15 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.shell import Shell
-from umbel import UsageError, read
 from umbel.cli import main
-from umbel.cli.execute import no_empty_folders
-from umbel.cli.printing import print_rows
-from umbel.data.sources import Sources
-from umbel.experiment.library import find_comparison, shipped_comparisons
-from umbel.folder.execution import advance, execute
-from umbel.folder.run_folder import RunFolder
-from umbel.result.table import Table
 
 RUN = "runs/fedavg-seed0"
 
@@ -68,25 +59,17 @@ def test_a_reproduction_asks_for_its_folder_before_it_begins(made: Shell) -> Non
     assert not (made.folder / "runs" / "reproduce-smoke").exists()
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_a_reproduction_without_its_data_leaves_nothing(jobs: str, umbel: Shell) -> None:
-    words = ("reproduce", "lcfl-table2", "--data-dir", str(umbel.folder), "--jobs", jobs)
+def test_a_reproduction_without_its_data_leaves_nothing(umbel: Shell) -> None:
+    words = ("reproduce", "lcfl-table2", "--data-dir", str(umbel.folder))
     assert "mnist" in umbel.refused(*words)
     assert not (umbel.folder / "runs").exists()
 
 
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a place for no folders")
-@pytest.mark.parametrize("option", ["--keep", "--runs-dir"])
-def test_a_folder_that_cannot_be_made_is_told_before_the_runs(option: str, umbel: Shell) -> None:
-    words = ("reproduce", "cflgp-fig1", "--size", "smoke", option, "/proc/none")
-    assert f"{option}: '/proc/none" in umbel.refused(*words)
+def test_a_folder_that_cannot_be_made_is_told_before_the_runs(umbel: Shell) -> None:
+    words = ("reproduce", "cflgp-fig1", "--size", "smoke", "--keep", "/proc/none")
+    assert "--keep: '/proc/none" in umbel.refused(*words)
     assert not (umbel.folder / "runs").exists()
-
-
-@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a place for no folders")
-def test_a_folder_for_advice_that_cannot_be_made_is_told_before_the_work(umbel: Shell) -> None:
-    message = umbel.refused("advise", "rotated-digits", "--out", "/proc/none")
-    assert message.startswith("umbel: --out: '/proc/none' is not a folder to write in")
 
 
 def test_commands_to_go_on_with_are_quoted_where_paths_have_spaces(umbel: Shell) -> None:
@@ -105,57 +88,3 @@ def test_names_that_the_encoding_of_the_output_lacks_are_printed_by_their_number
     with pytest.raises(SystemExit, match="2"):
         main()
     assert b"nothing-\\u5317" in raw.getvalue()
-
-
-def test_an_empty_folder_is_removed_where_the_user_stops_the_command(tmp_path: Path) -> None:
-    place = tmp_path / "advice"
-
-    def stopped() -> None:
-        with no_empty_folders([place]):
-            place.mkdir()
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        stopped()
-    assert not place.exists()
-
-
-def test_a_folder_of_runs_hides_no_comparison_of_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "rotated-digits" / "fedavg-digits-seed0").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path)
-    assert find_comparison("rotated-digits") == shipped_comparisons()["rotated-digits"]
-
-
-def test_rows_are_json_whatever_encoding_the_terminal_has(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    rows = Table(("client",), ({"client": "Zoë 北京 😀"},))
-    for encoding in ("cp1252", "utf-8"):
-        written = BytesIO()
-        out = TextIOWrapper(written, encoding=encoding, errors="backslashreplace")
-        monkeypatch.setattr(sys, "stdout", out)
-        print_rows(rows, "json")
-        out.flush()
-        assert json.loads(written.getvalue().decode(encoding)) == [{"client": "Zoë 北京 😀"}]
-
-
-def test_a_finished_run_is_loaded_without_a_lock(
-    umbel: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    umbel("run", "both/fedavg.toml")
-    folder = RunFolder(umbel.folder / "runs" / "fedavg-seed0")
-    monkeypatch.setattr(RunFolder, "locked", None)
-    assert list(execute(folder)) == []
-    assert list(advance(folder, folder.runnable.open(Sources.default()))) == []
-
-
-def test_a_path_that_is_too_long_is_refused_in_one_line(umbel: Shell) -> None:
-    for depth in (1_000, 3_000):
-        deep = "d/" * depth
-        _, err = umbel("run", "both/fedavg.toml", "--runs-dir", deep, status=2)
-        assert f"a path of {2 * depth:,} bytes and {depth:,} parts" in err
-        assert len(err.splitlines()) == 1
-    with pytest.raises(UsageError, match="folders deep"):
-        read("both/fedavg.toml").open(Sources.default()).save("d/" * 1_000 + "run", 1)

@@ -12,18 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import umbel
 from tests.federations import blobs, mlp
 from tests.shell import Shell
-from umbel.checks import UsageError
 from umbel.folder.run_folder import RunFolder
 from umbel.report import write_files
 from umbel.report.comparison import Sheet
-from umbel.report.figures.panels import numbered
 from umbel.result.run import Result
-from umbel.run.metrics import check_names
 
 LOCAL = umbel.LocalTraining(lr=0.1, epochs=1)
 
@@ -61,18 +57,11 @@ def test_a_loss_on_validation_examples_is_reached_from_above(
     assert (json.loads(printed)[0]["round"] == first) if form else (f"{first:.1f}" in printed)
 
 
-def test_a_metric_is_reached_though_the_first_round_was_not_evaluated(umbel: Shell) -> None:
-    every = ("--set", "evaluate_every=2", "--set", 'metrics=["macro-f1"]')
-    umbel("run", "both/fedavg.toml", *every)
-    assert "1 of 1" in umbel("show", "runs/fedavg-seed0", "--reach", "macro-f1=0.0001")[0]
-
-
-@pytest.mark.parametrize("form", [(), ("--csv",)])
 def test_of_a_metric_of_ones_own_nobody_knows_when_it_is_reached(
-    umbel: Shell, form: tuple[str, ...]
+    umbel: Shell,
 ) -> None:
     saved(umbel.folder / "own", 2, metrics=(f"{__name__}:error",))
-    said = umbel.refused("show", "own", "--reach", "error=0.1", *form)
+    said = umbel.refused("show", "own", "--reach", "error=0.1")
     assert "--reach: 'error' is not a measure of which more or less is known to be better" in said
 
 
@@ -83,31 +72,6 @@ def test_two_runs_of_one_name_and_seed_are_no_two_seeds(umbel: Shell) -> None:
     said = "is fedavg with seed 0, and so is twice/fedavg"
     for command in (("show", "twice"), ("report", "twice"), ("show", "twice", "--at", "1")):
         assert said in umbel.refused(*command)
-
-
-def test_runs_of_one_name_with_other_settings_have_rows_of_their_own(umbel: Shell) -> None:
-    for place, rate in (("twice", "0.1"), ("other", "0.2")):
-        umbel("run", "both/fedavg.toml", "--runs-dir", place, "--set", f"algorithm.local.lr={rate}")
-    (umbel.folder / "other" / "fedavg-seed0").rename(umbel.folder / "twice" / "fedavg")
-    printed, _ = umbel("show", "twice")
-    assert "lr=0.1" in printed
-    assert "lr=0.2" in printed
-
-
-def test_further_rounds_of_a_run_whose_seal_was_removed_are_done(umbel: Shell) -> None:
-    umbel("run", "both/fedavg.toml")
-    file = umbel.folder / "runs" / "fedavg-seed0" / "experiment.toml"
-    file.write_text(file.read_text().partition("\n")[2])
-    rounds = len(RunFolder.open(file.parent).records())
-    umbel("resume", "runs/fedavg-seed0", "--rounds", "+1")
-    assert len(RunFolder.open(file.parent).records()) == rounds + 1
-
-
-@pytest.mark.parametrize("name", ["spread", "rounds", "finished", "test_examples", "megabytes_up"])
-def test_a_metric_is_not_called_like_a_column(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(globals(), name, error)
-    with pytest.raises(UsageError, match="a free name: records use it already"):
-        check_names((f"{__name__}:{name}",))
 
 
 def test_a_round_that_not_all_seeds_did_has_no_mean(umbel: Shell) -> None:
@@ -138,14 +102,6 @@ def test_a_page_says_how_a_run_that_was_stopped_is_made_again(tmp_path: Path) ->
     assert "loss=100" in page
 
 
-def test_seeds_with_a_gap_are_no_command(umbel: Shell) -> None:
-    pytest.importorskip("plotly")
-    for seed in ("0", "5"):
-        umbel("run", "both/fedavg.toml", "--runs-dir", "gap", "--seed", seed)
-    umbel("report", "gap")
-    assert "umbel compare" not in (umbel.folder / "gap" / "report.html").read_text()
-
-
 def test_names_of_methods_stay_whole_in_csv_and_are_no_formulas() -> None:
     rows_of = ("a±b", "0.9±0.1", "1"), ("=1+1", "0.8±0.1", "-1")
     table = Sheet(("method", "accuracy", "own;=1"), rows_of)
@@ -155,30 +111,3 @@ def test_names_of_methods_stay_whole_in_csv_and_are_no_formulas() -> None:
         ["a±b", "0.9", "0.1", "1"],
         ["'=1+1", "0.8", "0.1", "-1"],
     ]
-
-
-def test_figures_of_like_names_have_files_of_their_own() -> None:
-    assert numbered(["m-ller", "m-ller", "x", "m-ller-2"]) == [
-        "m-ller", "m-ller-2", "x", "m-ller-2-2",
-    ]  # fmt: skip
-
-
-def test_the_clients_of_a_run_are_read_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    saved(tmp_path / "run", 2)
-    reads: list[Path] = []
-    plain = RunFolder.clients
-
-    def noted(folder: RunFolder) -> Any:
-        reads.append(folder.path)
-        return plain(folder)
-
-    monkeypatch.setattr(RunFolder, "clients", noted)
-    result = umbel.load(tmp_path / "run", mlp())
-    assert result.megabytes_down
-    assert result.megabytes_up
-    assert result.evaluations("gradient") is not None
-    assert len(result.clients) == 3
-    assert len(reads) <= 1
-    assert torch.is_tensor(result.state.models)
