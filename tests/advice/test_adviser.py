@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,11 +14,9 @@ from sklearn.metrics import adjusted_rand_score
 
 import umbel
 from umbel.advice import gain_per_client as fate
-from umbel.advice.advice import sentences
-from umbel.advice.advice_folder import read_summary, save
+from umbel.advice.advice_folder import read_summary
 from umbel.advice.adviser import for_selection
-from umbel.advice.gain_per_client import fates
-from umbel.advice.gains import LossGain, ahead, gain, lead
+from umbel.advice.gains import ahead, gain, lead
 from umbel.advice.race import Allowance
 from umbel.advice.suggested_experiment import next_experiment
 from umbel.advice.summary import summary
@@ -29,7 +25,6 @@ from umbel.testing import blobs, mlp
 
 SHORT = 20
 LOCAL = umbel.LocalTraining(lr=0.3, epochs=2)
-SPLITS = ("train", "test")
 
 
 def tables(groups: int, clients: int = 16, examples: int = 60, seed: int = 0) -> umbel.Federation:
@@ -70,16 +65,7 @@ def test_clients_that_get_models_of_their_own_are_not_said_to_be_alike(two: umbe
     assert "their examples alone do not show it" in said
 
 
-def test_numbers_of_double_precision_are_judged_as_networks_take_them(two: umbel.Advice) -> None:
-    single = tables(2)
-    double = replace(
-        single, **{n: replace(s, x=s.x.double()) for n, s in vars(single).items() if n in SPLITS}
-    )
-    assert fates(net(), double, two.verdict) == fates(net(), single, two.verdict)
-    found, expected = (fate.tested(net(), each, two.verdict) for each in (double, single))
-    assert found == expected
-
-
+@pytest.mark.long
 def test_only_ways_that_were_trained_as_long_are_compared() -> None:
     rotated = umbel.scenario("rotated-digits", clients=12)
     network = umbel.Net(lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)))
@@ -129,7 +115,7 @@ def test_fine_tuning_is_advised_for_clients_that_differ_and_not_for_a_short_budg
     assert ("one model for all trained for as many epochs" in str(advice)) == (deviation > 0)
 
 
-@pytest.mark.parametrize("examples", [2, 3, 6, 7, 30])
+@pytest.mark.parametrize("examples", [3, 30])
 def test_by_chance_few_clients_are_said_to_gain_or_to_be_hurt(examples: int) -> None:
     rng = np.random.default_rng(0)
     alike = rng.normal(size=(2000, 2, examples))
@@ -143,18 +129,6 @@ def test_by_chance_few_clients_are_said_to_gain_or_to_be_hurt(examples: int) -> 
     same = np.full(examples, 0.1)
     assert not fate.fate_of(same, same + 1e-12, same).gains
     assert fate.fate_of(same, same + 0.01, same).gains == (examples >= fate.FEWEST_EXAMPLES)
-
-
-def test_losses_may_be_negative() -> None:
-    def lower(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return umbel.CLASSIFICATION.losses(outputs, y) - 10
-
-    objective = umbel.Objective(losses=lower, correct=umbel.CLASSIFICATION.correct)
-    advice = umbel.advise(
-        tables(2), umbel.Net(lambda: torch.nn.Linear(4, 2), objective), local=LOCAL, budget=SHORT
-    )
-    assert advice.verdict.chosen.mean < -9
-    assert str(advice).startswith("Train 2 models, one for each cluster of clients")
 
 
 def test_planted_groups_and_test_examples_are_not_in_what_is_chosen_by() -> None:
@@ -197,7 +171,6 @@ def test_regressions_and_clients_with_few_examples_are_advised_on() -> None:
     ("sizes", "why"),
     [
         ((2, 2, 2), "No client has enough training examples to set any apart for validation: "),
-        ((1,) * 8, "No client has enough training examples to set any apart for validation: "),
         ((1, 1, 5, 5), "No client has more than one validation example: "),
     ],
 )
@@ -228,9 +201,8 @@ def test_clients_of_one_label_each_get_as_many_groups_as_there_are_labels() -> N
     assert [advice.clusters[str(client)] for client in range(12)] == [0, 1] * 6
 
 
-@pytest.mark.parametrize("clients", [2, 3])
-def test_few_clients_that_contradict_each_other_do_not_get_one_model(clients: int) -> None:
-    few = tables(2, clients=clients, examples=200)
+def test_few_clients_that_contradict_each_other_do_not_get_one_model() -> None:
+    few = tables(2, clients=2, examples=200)
     advice = umbel.advise(few, net(), local=LOCAL, budget=SHORT)
     assert advice.verdict.answer in ("clusters", "train alone")
     assert advice.verdict.over_one.low > 0
@@ -240,9 +212,8 @@ def test_few_clients_that_contradict_each_other_do_not_get_one_model(clients: in
     assert summary(advice).interval_over == "examples"
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_losses_and_gains_of_few_clients_are_means_over_the_same_clients(seed: int) -> None:
-    rng = np.random.default_rng(seed)
+def test_losses_and_gains_of_few_clients_are_means_over_the_same_clients() -> None:
+    rng = np.random.default_rng(0)
     pairs = []
     for client, examples in enumerate((1, 2, 300, 5)):  # none, none, 60 and 1 to judge by
         x = rng.normal(size=(examples, 4)).astype(np.float32)
@@ -267,14 +238,7 @@ def test_a_single_client_is_not_advised_on() -> None:
         umbel.advise(tables(1, clients=1), net())
 
 
-def test_more_clients_than_a_setting_can_list_are_refused_before_training() -> None:
-    one = (np.zeros((1, 4)), np.zeros(1, dtype=np.int64))
-    many = umbel.Federation.from_arrays([one] * 10_001, test_fraction=0, num_classes=2)
-    with pytest.raises(umbel.UsageError, match="federation: 10001 is not at most 10,000 clients"):
-        umbel.advise(many, net())
-
-
-@pytest.mark.parametrize("share", [0, -0.5, 1.5, float("nan")])
+@pytest.mark.parametrize("share", [0, 1.5])
 def test_a_share_that_is_none_is_refused_before_clients_are_compared(share: float) -> None:
     begun: list[str] = []
     with pytest.raises(umbel.UsageError, match=r"participation: .* is not in \(0, 1\]"):
@@ -304,54 +268,6 @@ def test_the_command_prints_writes_and_names_the_run_to_make_next(tmp_path: Path
     page = CliRunner().invoke(app, ["report", str(out)])
     assert page.exit_code == 0, page.output
     assert "should I cluster?" in (out / "report.html").read_text(encoding="utf-8")
-
-
-def test_a_long_name_and_a_place_of_data_are_in_the_run_to_make_next(tmp_path: Path) -> None:
-    sites = tmp_path / "data" / ("a" + "ä" * 112)  # 225 bytes
-    tables(1, clients=2).save(sites)
-    out, at = tmp_path / "advice", str(tmp_path / "data")
-    asked = ["advise", str(sites), "--budget", "1", "--out", str(out), "--data-dir", at]
-    said = CliRunner().invoke(app, asked)
-    assert said.exit_code == 0, said.output
-    assert umbel.read(out / "experiment.toml").name == f"advised-{sites.name}"[:-2]
-    again = f"umbel run {out}/experiment.toml --data-dir {at}"
-    assert again in said.output
-    assert CliRunner().invoke(app, ["report", str(out)]).exit_code == 0
-    assert again in (out / "report.html").read_text(encoding="utf-8")
-
-
-def test_what_was_found_is_on_disk_before_the_run_to_make_next_is_made(
-    two: umbel.Advice, tmp_path: Path
-) -> None:
-    def fails() -> umbel.Experiment:
-        raise umbel.UsageError("name: too long")
-
-    with pytest.raises(umbel.UsageError, match="too long"):
-        save(tmp_path / "advice", summary(two), fails)
-    assert read_summary(tmp_path / "advice") == summary(two)
-
-
-def test_what_was_found_is_printed_though_the_disk_is_full(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device", "advice.json")
-
-    monkeypatch.setattr("umbel.advice.advice_folder.save", full)
-    tables(2).save(tmp_path / "sites")
-    asked = ["advise", str(tmp_path / "sites"), "--budget", "20", "--set", "model.hidden=[8]"]
-    said = CliRunner().invoke(app, [*asked, "--out", str(tmp_path / "advice")])
-    assert isinstance(said.exception, OSError)
-    assert "Train 2 models, one for each cluster of clients" in said.output
-    assert not (tmp_path / "advice").exists()
-
-
-def test_a_loss_that_is_the_same_for_all_is_not_called_lower(two: umbel.Advice) -> None:
-    nothing = LossGain(mean=0.0, low=0.0, high=0.0, p_value=1.0)
-    said = sentences(replace(two, verdict=replace(two.verdict, over_one=nothing)))
-    assert (
-        "Against one model for all, the mean validation loss is the same, for every client." in said
-    )
 
 
 def test_a_gain_that_ranks_alone_make_sure_is_said_to_be_sure_by_them(two: umbel.Advice) -> None:
@@ -411,50 +327,6 @@ def test_data_that_are_nowhere_are_refused_with_what_is_near(tmp_path: Path) -> 
     assert not (tmp_path / "a").exists()
 
 
-def test_a_scenario_of_ones_own_is_named_as_anywhere_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "advised_of_tests.py").write_text(
-        "from dataclasses import dataclass\n"
-        "import umbel\n"
-        "from umbel.testing import blobs\n\n"
-        "@dataclass(frozen=True)\n"
-        "class Lines(umbel.Scenario):\n"
-        "    clients: int = 6\n\n"
-        "    def build(self, seed, sources):\n"
-        "        return blobs([40] * self.clients)\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    asked = ["advise", "advised_of_tests:Lines", "--budget", "4", "--set", "model.hidden=[4]"]
-    refused = CliRunner().invoke(app, [*asked, "--no-import"])
-    told = "--no-import: 'advised_of_tests:Lines' would have to be imported"
-    assert str(refused.exception) == told
-    said = CliRunner().invoke(app, [*asked, "--set", "scenario.clients=5"])
-    assert said.exit_code == 0, said.output
-    assert "imports 'advised_of_tests:Lines'" in said.output
-    following = umbel.read("advice/experiment.toml", looking=True)
-    assert following.name == "advised-Lines"
-    written = Path("advice/experiment.toml").read_text()
-    assert 'name = "advised_of_tests:Lines"\nclients = 5' in written
-
-
-def test_advice_is_said_to_be_replaced_only_where_the_data_are_fine(tmp_path: Path) -> None:
-    (tmp_path / "advice").mkdir()
-    (tmp_path / "advice" / "advice.json").write_text("{}")
-    (tmp_path / "data").mkdir()
-    asked = ["advise", str(tmp_path / "data"), "--out", str(tmp_path / "advice")]
-    said = CliRunner().invoke(app, asked)
-    assert isinstance(said.exception, umbel.UsageError)
-    assert "will be replaced" not in said.output
-    (tmp_path / "data" / "a.npz").write_bytes(b"damaged")
-    assert "will be replaced" not in CliRunner().invoke(app, asked).output
-    (tmp_path / "data" / "a.npz").unlink()
-    tables(2, clients=4).save(tmp_path / "data")
-    said = CliRunner().invoke(app, [*asked, "--budget", "2", "--set", "model.hidden=[4]"])
-    assert "will be replaced" in said.output
-
-
 def test_damaged_advice_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "advice.json").write_text('{"answer": 3}')
     said = CliRunner().invoke(app, ["report", str(tmp_path)])
@@ -472,26 +344,12 @@ def test_budgets_are_rounds_or_time() -> None:
             umbel.advise(tables(1), net(), budget=wrong)  # type: ignore[arg-type]
 
 
-def test_a_client_of_next_to_nothing_hides_no_gain_of_the_others() -> None:
-    pairs = [tables(2, clients=4, examples=400).train.of(client) for client in range(4)]
-    few = tables(2, clients=1, examples=6, seed=1).train.of(0)
-    alone, beside = (
-        umbel.advise(
-            umbel.Federation.from_arrays(each, num_classes=2), net(), local=LOCAL, budget=SHORT
-        )
-        for each in (pairs, [*pairs, few])
-    )
-    assert alone.verdict.answer == beside.verdict.answer == "clusters"
-
-
-@pytest.mark.parametrize("budget", [3, 5])
-def test_clusters_are_not_passed_over_for_fine_tuning_that_clusters_as_long_would_beat(
-    budget: int,
-) -> None:
+@pytest.mark.long
+def test_clusters_are_not_passed_over_for_fine_tuning_that_clusters_as_long_would_beat() -> None:
     federation = umbel.scenario("rotated-digits", clients=12, seed=0)
     linear = umbel.Net(lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)))
     local = umbel.LocalTraining(lr=0.05, epochs=1)
-    advice = umbel.advise(federation, linear, local=local, budget=budget)
+    advice = umbel.advise(federation, linear, local=local, budget=3)
     tuned = [each for each in advice.standings if each.contender.tuned]
     # Each clustering that is fine-tuned has one model and itself as rivals, one model has all.
     count = len(tuned)

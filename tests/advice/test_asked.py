@@ -12,19 +12,9 @@ from umbel.advice.data_source import asked_about, local_training
 from umbel.algorithms import IFCA, Restarts
 from umbel.client.optimizers import Adam
 from umbel.experiment.toml_file import write
-from umbel.networks import CNN1D
 from umbel.result.run import Experiment
 
 DIGITS: Any = umbel.read(umbel.find_experiment("ifca-digits"))
-
-
-def test_settings_that_begin_a_table_anew_undo_no_other_wherever_they_stand() -> None:
-    for order in (1, -1):
-        settings = ["model.channels=[4, 8, 16]", "model.name=cnn-1d"][::order]
-        asked = asked_about("rotated-digits", settings, None)
-        assert asked.model == CNN1D(channels=(4, 8, 16))
-    with pytest.raises(umbel.UsageError, match=r"channels: .* is not three"):
-        asked_about("rotated-digits", ["model.channels=[4]", "model.name=cnn-1d"], None)
 
 
 def test_another_scenario_named_for_data_reads_these_data(tmp_path: Path) -> None:
@@ -35,32 +25,6 @@ def test_another_scenario_named_for_data_reads_these_data(tmp_path: Path) -> Non
     assert other.path == str(Path.cwd() / "other")
     with pytest.raises(umbel.UsageError, match="a scenario that reads files"):
         asked_about(str(tmp_path), ["scenario.name=rotated-digits"], None)
-
-
-def test_a_scenario_of_ones_own_named_for_data_reads_these_data(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "sites_of_tests.py").write_text(
-        "from dataclasses import dataclass\n"
-        "import umbel\n\n"
-        "@dataclass(frozen=True)\n"
-        "class Sites(umbel.Scenario):\n"
-        "    path: str = 'sites'\n\n"
-        "    def build(self, seed, sources):\n"
-        "        return umbel.scenario('folder', path=self.path)\n\n"
-        "@dataclass(frozen=True)\n"
-        "class Made(umbel.Scenario):\n"
-        "    def build(self, seed, sources):\n"
-        "        return umbel.scenario('rotated-digits')\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    data, name = str(tmp_path), "scenario.name=sites_of_tests:{}".format
-    assert asked_about(data, [name("Sites")], None, looking=True).name == tmp_path.name
-    scenario: Any = asked_about(data, [name("Sites")], None).scenario
-    assert scenario.path == data
-    asked_about(data, [name("Made")], None, looking=True)
-    with pytest.raises(umbel.UsageError, match="'Made' is not a scenario that reads files"):
-        asked_about(data, [name("Made")], None)
 
 
 def stated(data: str, *settings: str) -> umbel.LocalTraining | None:
@@ -99,8 +63,3 @@ def test_an_experiment_without_local_training_has_its_rate_found_as_data_have(
     )
     assert stated(str(file)) is None
     assert stated(str(file), "algorithm.local.lr=0.01") == umbel.LocalTraining(lr=0.01)
-
-
-def test_a_folder_whose_name_begins_with_a_dot_gives_a_name_without_it(tmp_path: Path) -> None:
-    (tmp_path / ".data").mkdir()
-    assert asked_about(str(tmp_path / ".data"), [], None).name == "data"

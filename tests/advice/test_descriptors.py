@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
 import umbel
@@ -37,10 +36,3 @@ def test_inputs_of_small_units_count_beside_those_of_large_ones() -> None:
     rng = np.random.default_rng(SEED)
     numbers, y = rng.normal(size=(2000, 3)), rng.integers(0, 2, 2000)
     assert described(numbers * [1e8, 1.0, 1.0], y) == described(numbers, y)
-
-
-@pytest.mark.parametrize("far", [1e7, 1e160])
-def test_inputs_that_vary_by_rounding_errors_alone_are_taken_for_constant(far: float) -> None:
-    rng = np.random.default_rng(SEED)
-    x, y = rng.normal(size=(200, 1)) + far, rng.integers(0, 2, 200)
-    assert described(x, y) == described(np.zeros_like(x), y)

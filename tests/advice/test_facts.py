@@ -31,9 +31,8 @@ def test_few_test_examples_of_the_same_distribution_are_not_said_to_drift() -> N
     assert not any(each.drifts for each in found)
 
 
-@pytest.mark.parametrize("sizes", [[20] * 8, [100] * 8])
-def test_inputs_that_are_shifted_in_the_test_are_said_to_drift(sizes: list[int]) -> None:
-    assert told(0, 2.0, sizes).drifts
+def test_inputs_that_are_shifted_in_the_test_are_said_to_drift() -> None:
+    assert told(0, 2.0, [20] * 8).drifts
 
 
 @pytest.mark.parametrize("sizes", [[30] * 4, [1] * 30])

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 import umbel
 from tests.advice.test_adviser import LOCAL, net, tables
@@ -15,7 +14,7 @@ from umbel.advice.advice import headline, sentences
 from umbel.advice.race import _without_losers
 from umbel.advice.structure import Difference
 from umbel.advice.trial import Standing
-from umbel.advice.verdict import decide, preferred_clusters
+from umbel.advice.verdict import decide
 
 NOT_BY_TUNING = (
     "but as many further epochs without fine-tuning bring as much: '2 clusters' then has 0.278."
@@ -129,27 +128,6 @@ def test_labels_of_the_test_that_others_train_on_are_said_to_be_new_to_these_cli
     own = "its own" if unseen == 1 else "their own"
     expected = f"{said} meet labels that are not among {own} training examples."
     assert expected in sentences(found)
-
-
-def test_clusters_that_can_be_the_answer_are_fine_tuned_beside_those_with_the_lowest_loss() -> None:
-    rng = np.random.default_rng(5)
-    pairs = []
-    for client in range(12):
-        count = int(rng.integers(20, 40))
-        rule = (1 - 2 * (client % 2)) * np.array([2.0, 1, 0, 0]) + rng.normal(0, 0.8, 4)
-        x = rng.normal(size=(count, 4)).astype(np.float32)
-        y = (x @ rule + rng.normal(0, 0.3, count) > rng.normal(0, 0.8)).astype(int)
-        y[:2] = [0, 1]
-        pairs.append((x, y))
-    federation = umbel.Federation.from_arrays(pairs, seed=5)
-    found = umbel.advise(federation, umbel.Net(lambda: torch.nn.Linear(4, 2)), budget=20)
-    clustered = [each for each in found.standings if each.contender.kind == "clusters"]
-    lowest = min((s for s in clustered if not s.contender.tuned), key=lambda each: each.mean)
-    preferred = preferred_clusters(found.standings, found.structure)
-    assert preferred is not None
-    assert preferred is not lowest
-    bases = {each.contender.base for each in clustered if each.contender.tuned}
-    assert bases == {preferred.contender, lowest.contender}
 
 
 @pytest.mark.parametrize(
