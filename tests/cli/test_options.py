@@ -43,15 +43,6 @@ def test_without_a_command_the_help_is_printed_as_it_is(umbel: Shell) -> None:
     assert alone.count("\n") == asked.count("\n")
 
 
-def test_a_figure_in_a_new_folder_is_drawn_after_what_is_printed(umbel: Shell) -> None:
-    pytest.importorskip("matplotlib")
-    umbel("run", "cfl-gp-digits", "--set", "rounds=4", "--set", "scenario.clients=8")
-    run, plot = str(Path("runs") / "cfl-gp-digits-seed0"), Path("new") / "deep" / "x.svg"
-    printed, _ = umbel("estimate-clusters", run, "--plot", str(plot))
-    assert printed.strip().endswith(f"drawn: {plot}")
-    assert (umbel.folder / plot).is_file()
-
-
 def test_no_file_of_a_run_is_written_over(umbel: Shell, flacc: Path) -> None:
     own = "checkpoint.safetensors"
     before = (umbel.folder / flacc / own).read_bytes()
