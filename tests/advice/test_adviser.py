@@ -23,7 +23,7 @@ from umbel.advice.summary import summary
 from umbel.cli import app
 from umbel.testing import blobs, mlp
 
-SHORT = 20
+SHORT = 10
 LOCAL = umbel.LocalTraining(lr=0.3, epochs=2)
 
 
@@ -103,7 +103,7 @@ def test_fine_tuning_is_advised_for_clients_that_differ_and_not_for_a_short_budg
 ) -> None:
     binary = umbel.Net(lambda: torch.nn.Linear(4, 3), umbel.BINARY)
     slow = replace(LOCAL, lr=0.1)
-    advice = umbel.advise(several_labels(deviation), binary, local=slow, budget=SHORT)
+    advice = umbel.advise(several_labels(deviation), binary, local=slow, budget=2 * SHORT)
     one, tuned = (
         next(each for each in advice.standings if each.contender.name == name)
         for name in ("one model", "one model, fine-tuned")
