@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import multiprocessing
 import os
@@ -20,11 +19,10 @@ import pytest
 
 from tests.processes import PATIENCE, heeding_signals, wait_until
 from tests.shell import SMALL, Shell
-from umbel.checks import DivergedError, InUseError, UsageError
+from umbel.checks import InUseError
 from umbel.cli.jobs import pool as jobs
 from umbel.cli.jobs import server as job_server
-from umbel.cli.jobs.job import JobError, JobMade, sendable
-from umbel.cli.screen import OwnScreen
+from umbel.cli.jobs.job import JobError
 from umbel.cores import cores
 from umbel.folder.run_folder import RunFolder
 
@@ -303,39 +301,6 @@ def test_what_a_job_notes_is_noted_here(umbel: Shell, caplog: pytest.LogCaptureF
     ]
     assert noted
     assert "little can be learned" in noted[0].getMessage()
-
-
-def test_fewer_runs_than_jobs_share_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "cores", lambda: 16)
-    monkeypatch.setattr(jobs, "Job", lambda threads: started.append(threads))
-    monkeypatch.setattr(jobs.Desk, "run", lambda _: JobMade())
-    monkeypatch.setattr(jobs.Desk, "close", lambda _: None)
-    for runs, count, expected in ((2, 16, [8, 8]), (1, 2, [16]), (40, 3, [5, 5, 5])):
-        started: list[int] = []
-        jobs.make_in_jobs([], runs, count, OwnScreen(0, True))
-        assert started == expected
-
-
-class OwnError(UsageError):
-    """An error of a library, which another process may not know."""
-
-    def __init__(self, one: str, two: str) -> None:
-        super().__init__(f"{one}{two}")
-
-
-def test_errors_say_the_same_in_another_process() -> None:
-    for error, expected in (
-        (OwnError("a", "b"), UsageError("ab")),
-        (InUseError("a"), InUseError("a")),
-        (DivergedError("a"), DivergedError("a")),
-        (MemoryError("a"), MemoryError("a")),
-        (ConnectionError("a"), OSError("a")),
-    ):
-        sent = sendable(error)
-        assert (type(sent), str(sent)) == (type(expected), str(expected))
-    full = sendable(OSError(errno.ENOSPC, "full", "file"))
-    assert isinstance(full, OSError)
-    assert (full.errno, full.strerror, full.filename) == (errno.ENOSPC, "full", "file")
 
 
 @pytest.mark.thorough

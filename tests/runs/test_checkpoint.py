@@ -188,23 +188,6 @@ def test_only_what_has_changed_of_a_tuple_of_large_tensors_is_written(file: Path
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
-def test_a_part_is_written_over_the_one_that_was_replaced_before(file: Path) -> None:
-    blocks = [features(n)[0] for n in range(4)]
-    parts = checkpoint.save(file, with_features(blocks[0]), 8)
-    (outdated,) = written(file).values()
-    parts = checkpoint.save(file, with_features(blocks[1]), 9, before=parts)
-    assert (spare := file.with_name("checkpoint-parts") / SPARE).stat().st_ino == outdated
-    parts = checkpoint.save(file, with_features(blocks[2]), 10, before=parts)
-    assert [*written(file).values()] == [outdated]
-    assert spare.stat().st_ino != outdated
-    state, number = checkpoint.load(file, with_features(*features(0)))
-    assert (number, state.features[0].unique().tolist()) == (10, [2])
-    checkpoint.tidy(file)
-    assert not spare.exists()
-    checkpoint.save(file, with_features(blocks[3]), 11, before=parts)
-    assert checkpoint.load(file, with_features(*features(0)))[0].features[0].unique().item() == 3
-
-
 @dataclass(frozen=True)
 class Noting(State):
     """A state with a field of several types in turn."""

@@ -158,19 +158,6 @@ def test_a_goal_may_be_a_metric_and_rounds_to_it_are_those_on_validation_example
     assert "3.0" in console.export_text()
 
 
-def test_a_run_goes_on_with_other_metrics(tmp_path: Path, sources: Sources) -> None:
-    experiment: Experiment = structured(TABLE, Experiment)
-    whole = umbel.RunFolder.create(tmp_path / "whole", experiment)
-    *_, expected = umbel.execute(whole, sources)
-    folder = umbel.RunFolder.create(tmp_path / "run", replace(experiment, metrics=None))
-    next(iter(umbel.execute(folder, sources)))
-    again = umbel.RunFolder(folder.path)
-    file = folder.path / "experiment.toml"
-    file.write_text(write(experiment))
-    *_, record = umbel.execute(again, sources)
-    assert record.untimed() == expected.untimed()
-
-
 def test_toml_says_them(tmp_path: Path) -> None:
     file = tmp_path / "small.toml"
     experiment: Experiment = structured(TABLE, Experiment)
