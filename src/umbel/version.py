@@ -14,9 +14,9 @@ ONE_RELEASE = "releases may compute differently: install the same one everywhere
 """What messages advise about a difference."""
 
 
-def versions() -> dict[str, str]:
-    """The versions of umbel, of Python, and of the packages beside that this process has loaded."""
-    loaded = {name: sys.modules[name] for name in BESIDE if name in sys.modules}
+def versions(others: tuple[str, ...] = BESIDE) -> dict[str, str]:
+    """The versions of umbel, of Python, and of those `others` that this process has loaded."""
+    loaded = {name: sys.modules[name] for name in others if name in sys.modules}
     beside = {name: str(getattr(module, "__version__", "?")) for name, module in loaded.items()}
     return {"umbel": __version__, "python": platform.python_version(), **beside}
 

@@ -203,10 +203,13 @@ def _describe(folder: RunFolder, run: Rounds) -> None:
 def _show_in_the_log_of_the_run() -> None:
     """Send umbel's log to where `flwr run --stream` reads: this process belongs to Flower.
 
-    Logs of other libraries are not sent: Flower's HTTP client logs a line for each request.
+    Logs of other libraries are not sent: Flower's HTTP client logs a line for each request. Of each
+    round there is a line already.
     """
     logger = logging.getLogger("umbel")
     logger.setLevel(logging.INFO)
+    for of_rounds in ("umbel.run", "umbel.folder"):
+        logging.getLogger(of_rounds).setLevel(logging.WARNING)
     if not logger.hasHandlers():
         logger.addHandler(logging.StreamHandler())
 

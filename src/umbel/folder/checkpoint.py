@@ -63,7 +63,7 @@ def save(
         "kind": type(state).__name__,
         "next_round": next_round,
         "made": dict(made),
-        "versions": versions(),
+        "versions": versions(("torch",)),  # of what computes, whatever else is loaded
         "numbers": {name: v for name, v in values.items() if not isinstance(v, Tensor)},
         "lists": [name for name, value in values.items() if isinstance(value, list)],
         "parts": digests,
