@@ -209,7 +209,8 @@ class Rounds(Settings):
                 num_models=len(state.models),
                 share=share_of(clients, self.limits),
             )
-            log.info("%s", told(record, before, state, len(context.cohort)))
+            if log.isEnabledFor(logging.INFO):
+                log.info("%s", told(record, before, state, len(context.cohort)))
             yield state, record.unjudged(*judge.take()), found.get("test")
 
     def _judged_on(self, last: bool) -> tuple[Judged, ...]:
