@@ -60,7 +60,7 @@ MANY = 20
 """Different texts of numbers with one unit from which they are no categories."""
 
 FEWEST_DATES = 10
-"""So many different numbers such as 20130131 are dates."""
+"""Fewest different numbers such as 20130131 that are taken for dates."""
 
 MONTH = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 

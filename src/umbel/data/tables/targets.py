@@ -19,7 +19,7 @@ MOST_CLASSES = 100
 """More whole numbers, or more texts most of which occur once, need a `task`."""
 
 FEW_NUMBERS = 10
-"""So few different whole numbers, some written as 1.0, may be classes, and need a `task`."""
+"""Whole numbers written as 1.0 need a `task` if at most this many of them differ."""
 
 
 @dataclass(frozen=True)
