@@ -12,7 +12,7 @@ from typing import Any
 from umbel.advice.page import advice_page
 from umbel.advice.summary import Summary
 from umbel.checks import UsageError, check, command
-from umbel.experiment import toml_file as config
+from umbel.experiment import toml_file
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.files.atomic import write_text
 from umbel.files.reading import check_no_link, read_text
@@ -41,7 +41,7 @@ def save(folder: Path, told: Summary, next_: Callable[[], ExperimentSettings] | 
     written = [folder / FOUND]
     write_text(folder / FOUND, json.dumps(asdict(told), indent=1, allow_nan=False) + "\n")
     if next_ is not None:
-        write_text(folder / NEXT, config.write(next_(), folder))
+        write_text(folder / NEXT, toml_file.write(next_(), folder))
         written.append(folder / NEXT)
     if importlib.util.find_spec("plotly") is not None:
         written.append(write_page(folder))
@@ -53,7 +53,7 @@ def read_summary(folder: Path) -> Summary:
     file = folder / FOUND
     try:
         table: Any = json.loads(read_text(file, LARGEST))
-        told: Summary = config.structured(table, Summary)
+        told: Summary = toml_file.structured(table, Summary)
     except (ValueError, TypeError, RecursionError) as error:
         raise UsageError(f"{file}: not the advice that was written: {error}") from None
     return told

@@ -90,7 +90,7 @@ def export(
     """
     from umbel.cli.foreign_code import allow_parts, announce
     from umbel.experiment.python_run import find_net
-    from umbel.export import trackers as exporting
+    from umbel.export import trackers
     from umbel.export.models import export_model
     from umbel.folder.run_folder import RunFolder
     from umbel.result.run import load
@@ -101,10 +101,10 @@ def export(
         for name, value in given.items():
             check(value is None, name, value, f"for --to {to}: a model goes to {', '.join(MODELS)}")
     if to == "tensorboard":
-        where = exporting.to_tensorboard(folder, None if out is None else Path(out))
+        where = trackers.to_tensorboard(folder, None if out is None else Path(out))
         say(f"{where}: see it by tensorboard --logdir {quote(str(where.parent))}")
     elif to == "mlflow":
-        logged = exporting.to_mlflow(folder, out)
+        logged = trackers.to_mlflow(folder, out)
         say(f"experiment {folder.experiment.name}: run {logged}")
     else:
         if net is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from umbel.checks import UsageError, shown
-from umbel.experiment import toml_file as config
+from umbel.experiment import toml_file
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.flat import flat, same
 from umbel.experiment.places import whole
@@ -113,8 +113,8 @@ def settings_of(
     there: ExperimentSettings, asked: ExperimentSettings
 ) -> tuple[Mapping[str, object], Mapping[str, object]]:
     """The settings of a folder's experiment and of another by name, to be compared."""
-    old, new = (dict(flat(config.plain(whole(one)))) for one in (there, asked))
-    idly = {f"algorithm.{key}" for key in said_idly(config.plain(there.algorithm))}
+    old, new = (dict(flat(toml_file.plain(whole(one)))) for one in (there, asked))
+    idly = {f"algorithm.{key}" for key in said_idly(toml_file.plain(there.algorithm))}
     return {name: old[name] for name in old if name in new or name not in idly}, new
 
 

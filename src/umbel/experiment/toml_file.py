@@ -27,7 +27,7 @@ from umbel.experiment.made_in_python import STANDING_FOR
 from umbel.experiment.places import Places, for_folder, look_in, whole
 from umbel.experiment.setting_paths import REGISTRIES as REGISTRIES
 from umbel.experiment.unimported import OURS, Stranger, stranger
-from umbel.run import wrappers as wrapped
+from umbel.run import wrappers
 from umbel.settings import (
     SCALARS,
     NotATableError,
@@ -146,8 +146,8 @@ def plain(value: Any, declared: Any = None) -> Any:
         return [plain(item, next(iter(get_args(declared)), None)) for item in value]
     if not is_dataclass(value):
         return with_lists(value)
-    if isinstance(value, wrapped.WRAPPERS):
-        settings = {key: plain(getattr(value, key)) for key in wrapped.keys_of(type(value))}
+    if isinstance(value, wrappers.WRAPPERS):
+        settings = {key: plain(getattr(value, key)) for key in wrappers.keys_of(type(value))}
         return {**plain(value.of, declared), **settings}
     hints = _hints(cast("type", type(value)))
     members = {f.name: plain(getattr(value, f.name), hints[f.name]) for f in fields(value)}
@@ -262,7 +262,7 @@ def _named(converter: Converter, table: Any, kind: type, looking: bool) -> Any:
         entry, settings = type(entry), merged(below, settings)
     _check_free(entry)
     if kind is Algorithm:
-        return wrapped.structured(settings, entry, converter.structure)
+        return wrappers.structured(settings, entry, converter.structure)
     return converter.structure(settings, entry)
 
 

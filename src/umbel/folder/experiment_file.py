@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from umbel.checks import UsageError, command
-from umbel.experiment import toml_file as config
+from umbel.experiment import toml_file
 from umbel.experiment.differences import ELSEWHERE
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.places import look_in
@@ -29,7 +29,7 @@ class ExperimentFile:
 
     def write(self, experiment: ExperimentSettings) -> None:
         """Replace the file."""
-        write_text(self.file, sealed(HEAD + config.write(experiment, self.file.parent)))
+        write_text(self.file, sealed(HEAD + toml_file.write(experiment, self.file.parent)))
 
     def check_is_ours(self) -> None:
         """Raise `UsageError` for a file that umbel did not write, before a run begins there."""
@@ -51,14 +51,14 @@ class ExperimentFile:
             how = "undo that, or, if it is intended, remove the first line, the seal"
             how += f"; to change only rounds, undo that and run {self._with_rounds}"
             raise UsageError(f"{self.file}: changed after it was written; {how}")
-        return config.read(self.file, looking=looking)
+        return toml_file.read(self.file, looking=looking)
 
     def importing(self, part: str) -> ExperimentSettings:
         """The experiment, to be looked at; only what this part of it names is imported."""
         looked_at = self.read(looking=True)
-        look_in(self.file, [self.file.absolute().parent], {part: config.plain(looked_at)[part]})
+        look_in(self.file, [self.file.absolute().parent], {part: toml_file.plain(looked_at)[part]})
         try:
-            return config.importing(looked_at, part)
+            return toml_file.importing(looked_at, part)
         except UsageError as error:
             raise UsageError(f"{self.file}: {error}") from None
 
@@ -89,7 +89,7 @@ class ExperimentFile:
         file = self.file.with_name("checkpoint.safetensors")
         try:
             was = checkpoint.made(file) if file.is_file() else {}
-            now = config.plain(config.read(self.file, looking=True))
+            now = toml_file.plain(toml_file.read(self.file, looking=True))
             changes = list(experiment_changes(was, now)) if was else []
         except BROKEN:  # damage is reported when that file is read
             return ""

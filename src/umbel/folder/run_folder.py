@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 
 from umbel.algorithms.base import State
 from umbel.checks import InUseError, UsageError, check
-from umbel.experiment import toml_file as config
+from umbel.experiment import toml_file
 from umbel.experiment.differences import ELSEWHERE, check_same, check_still
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.places import NOTE, whole
@@ -64,7 +64,7 @@ class RunFolder:
         folder = cls(Path(path), experiment)
         folder._check_not_begun()
         check_no_advice(folder.path)
-        config.writable(experiment)
+        toml_file.writable(experiment)
         folder.path.mkdir(parents=True, exist_ok=True)
         with folder.locked():
             folder._check_not_begun()  # another process may have done a round meanwhile

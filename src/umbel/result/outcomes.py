@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from umbel.checks import UsageError, check, nearest
-from umbel.experiment import toml_file as config
+from umbel.experiment import toml_file
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.flat import flat
 from umbel.experiment.sweep import CONTROL, OF_CONTROL, parts_of
@@ -282,7 +282,7 @@ def variants(runs: Sequence[Result]) -> list[tuple[Mapping[str, str], list[Resul
 
 def _settings(experiment: ExperimentSettings) -> dict[str, str]:
     """What makes an experiment, by dotted names."""
-    table = config.plain(experiment)
+    table = toml_file.plain(experiment)
     of_python = [part for part in ("scenario", "model") if ":Own" in str(table[part]["name"])]
     left_out = BESIDE | SAME_ANYHOW | {f"{p}.{name}" for p in of_python for name in DIGESTS}
     found = flat(table)
@@ -292,7 +292,9 @@ def _settings(experiment: ExperimentSettings) -> dict[str, str]:
 def likeness(experiment: ExperimentSettings) -> str:
     """What is equal for experiments that learn the same, whatever they are called."""
     left_out = (BESIDE - {"rounds"}) | SAME_ANYHOW
-    table = {name: value for name, value in flat(config.plain(experiment)) if name not in left_out}
+    table = {
+        name: value for name, value in flat(toml_file.plain(experiment)) if name not in left_out
+    }
     return repr(sorted(table.items()))
 
 

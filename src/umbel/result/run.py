@@ -14,7 +14,7 @@ from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.data.sources import Sources
 from umbel.engines.choice import EngineSettings
-from umbel.experiment import toml_file as config
+from umbel.experiment import toml_file
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.made_in_python import OwnModule
 from umbel.export.models import Exported, Format, export_model
@@ -191,7 +191,7 @@ def read(file: Path | str, settings: Sequence[str] = (), *, looking: bool = Fals
     current one. With `looking`, nothing is imported, and the experiment can be shown but not run.
     Raises `UsageError`, which names the wrong keys and says what was expected.
     """
-    return Experiment.of(config.read(file, settings, looking=looking))
+    return Experiment.of(toml_file.read(file, settings, looking=looking))
 
 
 @hinting
