@@ -150,24 +150,17 @@ def kill_a_machine(folder: Path, cluster: Any) -> None:  # noqa: ARG001
     cluster.remove_node(cluster.worker_nodes.copy().pop(), allow_graceful=False)
 
 
-def is_there(actor: Any) -> bool:
-    """Whether its process answers."""
-    try:
-        return bool(ray.get(actor.__ray_call__.remote(lambda _: True)))
-    except ray.exceptions.RayActorError:
-        return False
-
-
-@pytest.mark.parametrize("back", [False, True], ids=["just killed", "started again unasked"])
-def test_actors_that_are_all_killed_come_back(
-    back: bool, engines: dict[str, RayCluster], cluster: Any, tmp_path: Path
+def test_actors_that_are_all_killed_come_back_however_long_it_takes(
+    engines: dict[str, RayCluster],
+    cluster: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(ray_parts, "STARTS", 1)  # a slow start is no loss
     engine, net = engines["sequential"], mlp(dtype=torch.float32)
     (tmp_path / "go").touch()
     engine.send(Request(Noted(str(tmp_path)), torch.arange(2), [0, 0]))
     kill_an_actor(tmp_path, cluster)
-    while back and not is_there(engine.members[0].actor):
-        time.sleep(0.1)
     asked = request(LocalTraining(), net, [0, 1, 2])
     assert_identical(engine.send(asked), Workers(engine.engine, 1).send(asked))
 

@@ -213,7 +213,7 @@ class Actor:
     """Holds an engine, and looks for clients in the slices of its machine.
 
     A recipe and a request come as references in lists, which Ray does not follow by itself. The
-    recipe comes with every call, as Ray may have started the actor again since the last.
+    recipe comes with every call: the first makes the engine.
     """
 
     def __init__(self, places: Sequence[str] = ()) -> None:

@@ -70,7 +70,7 @@ class RayCluster:
     members: list[Member]
     slices: list[tuple[range, Any]]  # clients, and where Ray has them
     homes: list[str]  # the machine of each slice
-    recipe: Any  # where Ray has it, for as long as actors may be started again
+    recipe: Any  # where Ray has it, for as long as actors may be started
     origin: Origin
     session: tuple[str, str] | None  # of Ray's, in which all this is known; None: in none
     # where Ray's processes listen without which it ends this one
@@ -285,6 +285,8 @@ class RayCluster:
         """
         self._check_there()
         self.homes = placed(self.homes, lenders())
+        ray.kill(member.actor)  # it may only be out of reach; another is started in its place
+        member.actor = None
         member.again = time.monotonic() + AGAIN_SECONDS
         said = first_line(error)
         if member.machine is None:
@@ -296,7 +298,7 @@ class RayCluster:
                     "happens if a machine's memory is short or its processor is of another kind"
                 )
             return
-        log.warning("an actor is lost (%s): Ray starts it again", said)
+        log.warning("an actor is lost (%s): another is started", said)
         member.machine = None
         if task is None:
             return

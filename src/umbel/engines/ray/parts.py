@@ -11,8 +11,8 @@ from torch import Tensor
 from umbel.data.federation import Federation
 from umbel.summary import in_short
 
-STARTS = 10
-"""How often in a row an actor may be lost while it makes its engine; Ray tells each loss twice."""
+STARTS = 5
+"""How often in a row an actor may be lost while it makes its engine."""
 
 
 @dataclass
@@ -53,7 +53,7 @@ def why_nobody(members: Sequence[Member]) -> str:
     """Why no actor has been there for some time."""
     if any(member.lost for member in members):
         return (
-            "actors of the Ray cluster are lost while they make the network, and are started again"
+            "actors of the Ray cluster are lost while they make the network, and others are started"
         )
     return (
         "waiting for a free core of the Ray cluster: another program, or another run, uses them all"

@@ -137,6 +137,9 @@ def lenders() -> dict[str, float]:
 
 
 def new_actor() -> Any:
-    """An actor, as soon as there is a core for it."""
-    remote = ray.remote(num_cpus=1, max_restarts=-1, scheduling_strategy="SPREAD")(Actor)
+    """An actor, as soon as there is a core for it.
+
+    Ray does not start it again if it is lost: while it does, what is asked fails at once.
+    """
+    remote = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(Actor)
     return remote.remote(places())
