@@ -290,7 +290,7 @@ class RayCluster:
         member.again = time.monotonic() + AGAIN_SECONDS
         said = first_line(error)
         if member.machine is None:
-            log.info("an actor has not started yet (%s)", said)
+            log.info("an actor was lost while it made the network (%s): another is started", said)
             member.lost += 1
             if never_start(self.members):
                 raise WorkersDiedError(

@@ -139,7 +139,8 @@ def lenders() -> dict[str, float]:
 def new_actor() -> Any:
     """An actor, as soon as there is a core for it.
 
-    Ray does not start it again if it is lost: while it does, what is asked fails at once.
+    Ray must not restart it: until a restarted actor is there, what it is asked fails, with the same
+    error as if it were lost again (`ActorUnavailableError`, seen with Ray 2.60.0).
     """
     remote = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(Actor)
     return remote.remote(places())
