@@ -120,19 +120,6 @@ def test_all_models_share_the_constants_of_the_module() -> None:
     assert not torch.equal(one.get_parameter("layer.weight"), other.get_parameter("layer.weight"))
 
 
-def test_a_constant_that_training_moves_is_named() -> None:
-    class Counting(Buffers):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            self.mine.add_(1)  # type: ignore[operator]
-            return super().forward(x)
-
-    x = torch.randn(5, 4, generator=torch.manual_seed(0))
-    net = Net(Counting)
-    before = net.module(net.new(0)).get_buffer("mine")
-    assert net.modules.after_training(x) == (["mine"], [])
-    assert torch.equal(net.module(net.new(0)).get_buffer("mine"), before)
-
-
 def test_the_gradient_is_autograds() -> None:
     net = mlp()
     generator = torch.manual_seed(0)

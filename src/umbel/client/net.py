@@ -84,7 +84,7 @@ class Net:
         self.build, self.objective, self.moving = build, objective, tuple(moving)
         self.trained = None if trained is None else tuple(trained)
         self.way = way or Way()
-        self.modules = modules or Modules.of(self._built(seed=0), moving)
+        self.modules = modules or Modules.of(self.built(seed=0), moving)
         self.kernel = kernel_of(self.modules, objective, self.way)
         self.mixtures: dict[int, Net] = {}  # nets made by `routed`, which take time to build
 
@@ -141,7 +141,7 @@ class Net:
 
     def new(self, seed: int) -> Tensor:
         """A freshly initialised model: theta (P,), a pure function of the seed."""
-        return self.flatten(self._built(seed))
+        return self.flatten(self.built(seed))
 
     def flatten(self, module: nn.Module) -> Tensor:
         """theta (P,) of a module with this net's layout."""
@@ -222,7 +222,8 @@ class Net:
             way=way,
         )
 
-    def _built(self, seed: int) -> nn.Module:
+    def built(self, seed: int) -> nn.Module:
+        """A new module, as `build` makes it under this seed, with the parameters to be trained."""
         with drawing_from(seed):
             module = self.build()
         if not isinstance(module, nn.Module):

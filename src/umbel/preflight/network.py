@@ -14,16 +14,14 @@ from umbel.client.batches import Batch
 from umbel.client.layout import tensors_of
 from umbel.client.net import Net
 from umbel.client.objectives import BINARY, CLASSIFICATION, OBJECTIVES, REGRESSION, Objective
-from umbel.client.seeding import drawing_from
 from umbel.data.federation import Federation
 from umbel.data.labels import are_indicators
 from umbel.data.tables.encoding import Encoding
 from umbel.engines.devices import repeatable
-from umbel.preflight.derived_state import check_derived
 from umbel.preflight.examples import check_examples
-from umbel.preflight.models import check_gradient, check_models, check_repeats
 from umbel.preflight.objective import check_accuracy, check_objective
 from umbel.preflight.outputs import warn_of_outputs
+from umbel.preflight.plain_pytorch import check_against_plain, check_derived, check_writes
 from umbel.preflight.sample import FEW_EXAMPLES, SOME_EXAMPLES, sample
 from umbel.preflight.torch_errors import explained
 
@@ -41,8 +39,7 @@ def check_fit(net: Net, federation: Federation) -> None:
     _check_first_values(net, theta)
     with explained(batch.x):
         # First, as other passes may write in what copies of the module share.
-        moved, replaced = net.modules.after_training(batch.x.clone())
-        _check_inputs(net.modules.writes_in_inputs(batch.x))
+        check_writes(net, theta, batch.x)
         outputs = net.outputs(theta, batch.x)
         expected = f"a value or more for each of {len(batch.x)} examples"
         fits = outputs.dim() > 0 and len(outputs) == len(batch.x)
@@ -56,12 +53,9 @@ def check_fit(net: Net, federation: Federation) -> None:
         check_objective(net.objective, outputs, batch.y, _or_scale(federation))
         if net.objective not in OBJECTIVES.values():
             _check_own_objective(net, theta, federation)
-        check_derived(net, theta, batch.x, moved)
-        _check_constants(net, moved, replaced)
-        _check_parameters(net.modules.overwritten(batch.x))
-        check_gradient(net, batch)
-        check_repeats(net, batch.x)
-        check_models(net, theta, batch.x)
+        check_derived(net, theta, batch)
+        more = sample(net, federation, 4)
+        check_against_plain(net, theta, batch, Batch(more.x[1:3], more.y[1:3]))
     _warn_of_equal_starts(net)
     check_examples(net, theta, federation, batch.x)
     with explained(batch.x):
@@ -192,28 +186,6 @@ def _check_answers(federation: Federation) -> None:
             check(False, "y", other[0].item(), "0 or 1, the only labels of umbel.BINARY")
 
 
-def _check_constants(net: Net, moved: list[str], replaced: list[str]) -> None:
-    if replaced:
-        name = replaced[0].rpartition(".")[2]
-        raise UsageError(
-            f"Net: training replaces the buffer {replaced[0]} by another tensor, which no model "
-            f"would get: write into it, as by self.{name}.copy_(...) or self.{name}.add_(...)"
-        )
-    frozen = [name for name in moved if name in net.modules.frozen]
-    if frozen:
-        raise UsageError(
-            f"Net: training changes {frozen[0]}, which is frozen: the forward pass must not write "
-            "in what all models share"
-        )
-    if moved:
-        raise UsageError(
-            f"Net: training changes the buffer {moved[0]}, which is taken for a constant: if it "
-            f"holds floating-point numbers write Net(..., moving={moved}), or moving = {moved} in "
-            "the class of a network for experiments' files, so that each model has its own; "
-            "counters can't be averaged: register them with persistent=False"
-        )
-
-
 def _check_first_values(net: Net, theta: Tensor) -> None:
     for name, values in net.layout.tensors(theta).items():
         wrong = values[~values.isfinite()]
@@ -228,8 +200,7 @@ def _warn_of_equal_starts(net: Net) -> None:
     """Warn of orthogonal weights that PyTorch draws into a buffer, which all models share."""
     if not any(isinstance(part, _Orthogonal) for part in net.parts):
         return
-    with drawing_from(seed=1):
-        others = tensors_of(net.build())
+    others = tensors_of(net.built(seed=1))
     first, trained = tensors_of(net.modules.training), [e.name for e in net.layout.weights]
     for name, part in net.modules.training.named_modules():
         base = f"{name}.base"
@@ -242,21 +213,3 @@ def _warn_of_equal_starts(net: Net) -> None:
                 name,
             )
             return
-
-
-def _check_inputs(overwritten: bool) -> None:
-    if overwritten:
-        raise UsageError(
-            "Net: a pass writes in its inputs, which other passes use: let forward compute with a "
-            "copy, as by x - 0.5 in place of x.sub_(0.5), and leave inplace=True out of first "
-            "layers"
-        )
-
-
-def _check_parameters(overwritten: str | None) -> None:
-    if overwritten is not None:
-        raise UsageError(
-            f"Net: a pass writes in the parameter {overwritten}, as nn.Embedding(max_norm=...) "
-            "does, and would change a model that others use: let forward compute with a copy, as "
-            "by F.linear(x, self.weight.clamp(-1, 1)), and leave max_norm out"
-        )

@@ -16,7 +16,7 @@ from umbel.client.batches import IGNORED, Batch
 from umbel.client.net import Net
 from umbel.client.objectives import BINARY, CLASSIFICATION, REGRESSION
 from umbel.data.federation import Federation
-from umbel.preflight.models import changed
+from umbel.preflight.plain_pytorch import changed
 
 log = logging.getLogger(__name__)
 

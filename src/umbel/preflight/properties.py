@@ -24,10 +24,10 @@ from umbel.preflight.sample import sample
 from umbel.preflight.torch_errors import FAILURES
 
 APART = 0.05
-"""Rounding alone never moves a result by this share of its length."""
+"""Rounding alone never moves a value by this share of the largest."""
 
 MIXED = 0.01
-"""The same, but for 8 roundings, of the gradient by one tensor of the network."""
+"""Nor does it move the gradient of one tensor by this share, and 8 roundings."""
 
 
 def mixes(net: Net, federation: Federation) -> bool:
@@ -63,7 +63,7 @@ def _outputs_mix(net: Net, module: nn.Module, x: Tensor, theta: Tensor) -> bool 
             alone = torch.cat([one_tensor(module(row)) for row in torch.split(x, 1)])
         except Exception:  # as of batch normalisation, which needs two
             return True
-    return whole.shape != alone.shape or not agree(whole, alone, theta[None], net.eps)
+    return not agree(whole, alone, theta[None], net.eps)
 
 
 def _gradient_mixes(net: Net, module: nn.Module, batch: Batch, theta: Tensor) -> bool:
@@ -83,7 +83,7 @@ def _gradient_mixes(net: Net, module: nn.Module, batch: Batch, theta: Tensor) ->
     # Some tensors have no gradient but for rounding, which is small beside the others' gradients.
     least = net.eps**0.5 * float(torch.linalg.vector_norm(alone))
     share = MIXED + 8 * net.eps
-    return not all(_close(found[name], one, share, least) for name, one in expected.items())
+    return not all(close(found[name], one, share, least) for name, one in expected.items())
 
 
 def draws_plainly(net: Net, federation: Federation) -> bool:
@@ -132,24 +132,21 @@ def with_channels_last(net: Net, federation: Federation) -> Net:
     except RuntimeError:
         return net
     pairs = zip(chain(*found), chain(*expected), strict=True)
-    return faster if all(_close(one, other) for one, other in pairs) else net
+    return faster if all(close(one, other, APART) for one, other in pairs) else net
 
 
-def _close(found: Tensor, expected: Tensor, share: float = APART, least: float = 0) -> bool:
-    """Whether two results differ by no more than rounding: a share of their length, and `least`."""
-    apart = torch.linalg.vector_norm(found - expected)
-    return bool(apart <= share * torch.linalg.vector_norm(expected) + least)
+def close(found: Tensor, expected: Tensor, share: float, least: float = 0) -> bool:
+    """Whether no value differs by more than a share of the largest finite one, and `least`."""
+    if found.shape != expected.shape or not expected.is_floating_point():
+        return torch.equal(found, expected)
+    largest = float(expected.abs().nan_to_num(0, posinf=0).max()) if expected.numel() else 0.0
+    return torch.allclose(found, expected, rtol=0, atol=share * largest + least, equal_nan=True)
 
 
 def agree(found: Tensor, expected: Tensor, models: Tensor, eps: float) -> bool:
     """Whether two results differ by no more than rounding, of this eps, of these models (K, P).
 
     The bound is far above what rounding does, and far below what an example does that should not
-    count.
+    count. An update is the difference of two models, and rounded as they are.
     """
-    if not expected.is_floating_point():
-        return torch.equal(found, expected)
-    largest = float(expected.abs().nan_to_num(0, posinf=0).max())
-    # An update is the difference of two models, and rounded as they are.
-    bound = largest * eps**0.5 + 100 * float(models.abs().max()) * eps
-    return torch.allclose(found, expected, rtol=0, atol=bound, equal_nan=True)
+    return close(found, expected, eps**0.5, 100 * float(models.abs().max()) * eps)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,10 +12,9 @@ from torch.func import functional_call
 from torch.nn.utils.parametrize import ParametrizationList
 
 from umbel.checks import UsageError
-from umbel.client.constants import checksum, constants_of, copied, frozen_of, same, scratch_of, twin
+from umbel.client.constants import checksum, constants_of, frozen_of, scratch_of, twin
 from umbel.client.layout import Layout, further_places, layout_of, tensors_of, unflatten
 from umbel.client.process_locks import SWAPPING, plain_attention
-from umbel.client.seeding import drawing_from
 from umbel.summary import in_short
 
 SETTLING = 100
@@ -154,54 +152,6 @@ class Modules:
             own = tensors_of(module)
             for name, values in frozen.items():
                 own[name].data = values.view(own[name].dtype).view(own[name].shape)
-
-    def after_training(self, x: Tensor) -> tuple[list[str], list[str]]:
-        """Names of constants that passes of x change, and of buffers that training replaces.
-
-        Buffers must be changed in place instead; both lists should be empty.
-        """
-        constants, trained = constants_of(self.training, self.layout), copied(self.training)
-        before = tensors_of(trained)
-        with torch.no_grad(), drawing_from(seed=0):
-            trained(x)
-            after = tensors_of(trained)
-            in_mode(trained, training=False)(x)
-        changed = [name for name, buffer in constants.items() if not same(buffer, after[name])]
-        moving = [entry.name for entry in self.layout.rest]
-        return changed, [name for name in moving if after[name] is not before[name]]
-
-    def overwritten(self, x: Tensor) -> str | None:
-        """The name of a trained parameter that a pass of x changes in place, if there is one.
-
-        Some modules change only large values, as those that bound a norm do: large values are
-        tried, too.
-        """
-        module = twin(self.training, self.layout)
-        tensors = tensors_of(module)
-        trained = [entry.name for entry in self.layout.weights]
-        for factor in (1, 1000):
-            for name in trained:
-                tensors[name].data.mul_(factor)
-            given = {name: tensors[name].detach().clone() for name in trained}
-            # Large values may be beyond bounds that the module has for them.
-            with suppress(Exception), torch.no_grad(), drawing_from(seed=0):
-                in_mode(module, training=True)(x)
-                in_mode(module, training=False)(x)
-            for name in trained:
-                if not same(tensors[name], given[name]):
-                    return name
-        return None
-
-    def writes_in_inputs(self, x: Tensor) -> bool:
-        """Whether a pass changes its input x."""
-        module = twin(self.training, self.layout)
-        for training in (True, False):
-            given = x.clone()
-            with torch.no_grad(), drawing_from(seed=0):
-                in_mode(module, training)(given)
-            if not same(given, x):
-                return True
-        return False
 
     def values_per_example(self, x: Tensor) -> int:
         """The number of values of an example of a batch and of all layers' outputs for it."""
