@@ -25,6 +25,7 @@ from umbel.method import (
     Setup,
     Shard,
     State,
+    Traits,
     Work,
     train,
 )
@@ -58,7 +59,7 @@ class NearestNeighbour(Algorithm[Remembered]):
     local: LocalTraining = field(default_factory=LocalTraining)
     histogram: Histogram = field(default_factory=Histogram)
 
-    only_trains = None  # clients send more than updates, which noise alone would protect
+    traits = Traits(only_trains=None)  # clients send more than updates, which noise can't protect
 
     def init(self, setup: Setup) -> Remembered:
         models = setup.new_models(1).expand(setup.num_clients, -1).clone()

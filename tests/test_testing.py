@@ -24,6 +24,7 @@ from umbel.method import (
     Served,
     Setup,
     State,
+    Traits,
     check_num_clusters,
     cluster_mean,
     federate,
@@ -125,7 +126,7 @@ class ServesClusterFive(Norms):
 
 
 class WeighsTwice(Norms):
-    mixes = True
+    traits = Traits(mixes=True)
 
     def serve(self, state: State, ctx: Context) -> Flow[Served]:
         served = yield from super().serve(state, ctx)

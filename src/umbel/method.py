@@ -14,6 +14,7 @@ from umbel.algorithms.base import (
     Served,
     Setup,
     State,
+    Traits,
     federate,
     one_model,
 )
@@ -166,6 +167,7 @@ __all__ = [
     "TrainedJointly",
     "TrainedWithGradient",
     "TrainedWithMemory",
+    "Traits",
     "UsageError",
     "Work",
     "agglomerate",

@@ -15,7 +15,7 @@ from umbel.algorithms import (
     LocalOnly,
     Sattler,
 )
-from umbel.algorithms.base import Algorithm
+from umbel.algorithms.base import Algorithm, Traits
 from umbel.client.work import LocalTraining
 from umbel.engines.replies.validation import Limits
 from umbel.result.run import Run
@@ -39,7 +39,7 @@ PLAIN: dict[str, Algorithm[Any]] = {
 class Mine(LocalOnly):
     """A method of somebody's own that says nothing of what clients weigh."""
 
-    weighs = Algorithm.weighs
+    traits = Traits()
 
 
 def first(method: Algorithm[Any]) -> Record:

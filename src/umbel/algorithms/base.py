@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from types import MappingProxyType
-from typing import Any, ClassVar, Generic, TypeVar
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, final
 
 import torch
 from torch import Tensor
@@ -167,6 +166,32 @@ class Assigned:
         return self.scores.argmin(1)
 
 
+When: TypeAlias = Mapping[str, tuple[str, ...]] | None
+"""Settings, each with the values with which a trait holds: {} is always, and None never."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traits:
+    """Properties of a method that a run must know before its first round.
+
+    A method gives them as the class attribute `traits`, if they differ from these defaults. A trait
+    that depends on settings names those, each with the values with which it holds:
+    `Traits(only_trains={"send": ("update",)})`; `{}` means always, and `None` never.
+    """
+
+    mixes: bool = False  #: `serve` gives each client a mixture of the models, by `weights`
+    mixes_experts: bool = False  #: clients use or train models that contain those of other clusters
+    adapts: bool = False  #: clients train in `serve`, so that evaluations send updates, too
+    needs_groups: bool = False  #: the method needs the planted groups of clients
+    #: clients do nothing but train, and send nothing but updates
+    only_trains: When = field(default_factory=dict)
+    #: all clients start from one model
+    one_start: When = field(default_factory=dict)
+    #: averages use the numbers of examples that clients report; never if all the method's settings
+    #: of type `Averaging` weigh clients equally
+    weighs: When = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Algorithm(Settings, ABC, Generic[S]):
     """The server side of one method: constant hyper-parameters, and pure functions of its state.
@@ -176,26 +201,19 @@ class Algorithm(Settings, ABC, Generic[S]):
     TOML.
     """
 
-    #: whether `serve` gives each client a mixture of models, by `weights`, instead of one model
-    mixes: ClassVar[bool] = False
-    #: whether it serves or trains models that contain the models of several clusters
-    mixes_experts: ClassVar[bool] = False
-    #: whether clients train in `serve`, so that updates are sent in evaluation, too
-    adapts: ClassVar[bool] = False
-    needs_groups: ClassVar[bool] = False  #: whether it needs the planted groups of clients
-    #: whether this runs several starts of another method side by side
-    has_rivals: ClassVar[bool] = False
-    #: settings, each with its values, with which clients only train. Empty: clients only train with
-    #: all settings; None: with none
-    only_trains: ClassVar[Mapping[str, tuple[str, ...]] | None] = MappingProxyType({})
-    #: settings, each with its values, with which all clients start from one model; empty: all
-    one_start: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
+    traits: ClassVar[Traits] = Traits()  #: what a run must know of the method before it starts
+
+    @final
+    def has(self, trait: When) -> bool:
+        """Whether a trait, such as `method.traits.only_trains`, holds with these settings."""
+        return trait is not None and all(getattr(self, name) in trait[name] for name in trait)
 
     @property
-    def weighs(self) -> bool:
-        """Whether averages use clients' numbers of examples; by default unless they are equal."""
-        found = self._averagings()
-        return not found or any(one.weights == "examples" for one in found.values())
+    @final
+    def uses_example_counts(self) -> bool:
+        """Whether averages use the numbers of examples that clients report."""
+        weights = [one.weights for one in self._averagings().values()]
+        return self.has(self.traits.weighs) and (not weights or "examples" in weights)
 
     @property
     def sends(self) -> tuple[Work, ...]:
@@ -308,8 +326,9 @@ def check_only_trains(method: Algorithm[Any], field: str, value: object, expecte
 
     Other methods, such as your own, are refused only in the round in which they ask for more.
     """
-    check(method.only_trains is not None, field, value, expected)
-    for setting, fine in (method.only_trains or {}).items():
+    only_trains = method.traits.only_trains
+    check(only_trains is not None, field, value, expected)
+    for setting, fine in (only_trains or {}).items():
         name, given = type(method).__name__, getattr(method, setting)
         needed = f"{' or '.join(map(repr, fine))}, so that clients of {name} do nothing but train"
         check(given in fine, setting, given, f"{needed}, as {field} needs")

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from umbel.algorithms.base import Algorithm, Assigned, Known, Setup, State, check_clustered
+from umbel.algorithms.base import Algorithm, Assigned, Known, Setup, State, Traits, check_clustered
 from umbel.algorithms.fitting import check_clusters, check_num_clusters
 from umbel.checks import check
 from umbel.client.work import Feature, Gradient, LocalTraining, Quantised, Work
@@ -66,7 +66,7 @@ class CFLGP(Algorithm[CFLGPState]):
     nearest mean feature.
     """
 
-    only_trains: ClassVar[None] = None
+    traits: ClassVar[Traits] = Traits(only_trains=None)
 
     num_clusters: int = 2  #: K
     send: Literal["gradient", "update"] = "gradient"  #: "gradient": Algorithm 1; "update": 4

@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from umbel.algorithms.base import Algorithm, Assigned, Served, Setup, State
+from umbel.algorithms.base import Algorithm, Assigned, Served, Setup, State, Traits
 from umbel.checks import check
 from umbel.client.work import LocalTraining, MixtureTraining, MixtureWeights, Work
 from umbel.client.work.local_training import check_no_pull
@@ -40,9 +40,7 @@ class FedEM(Algorithm[FedEMState]):
     largest weight after these steps.
     """
 
-    only_trains: ClassVar[None] = None
-
-    mixes: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(only_trains=None, mixes=True)
 
     num_clusters: int = 3  #: K, the components
     local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train

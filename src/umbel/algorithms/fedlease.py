@@ -17,6 +17,7 @@ from umbel.algorithms.base import (
     Served,
     Setup,
     State,
+    Traits,
     check_clustered,
     federate,
 )
@@ -72,7 +73,7 @@ class FedLEASE(Algorithm[FedLEASEState]):
     at its mean learning rate, and joins the cluster with the nearest B.
     """
 
-    mixes_experts: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(mixes_experts=True)
 
     warm_up: int = 5  #: rounds in which clients train alone
     num_clusters: int | None = None  #: M, the number of experts; None: by silhouette

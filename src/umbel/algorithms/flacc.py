@@ -19,6 +19,7 @@ from umbel.algorithms.base import (
     Served,
     Setup,
     State,
+    Traits,
     federate,
     one_model,
 )
@@ -70,7 +71,7 @@ class FLACC(Algorithm[FLACCState]):
     not merge blocks the others.
     """
 
-    only_trains: ClassVar[Mapping[str, tuple[str, ...]]] = {"similarity": ("update",)}
+    traits: ClassVar[Traits] = Traits(only_trains={"similarity": ("update",)})
 
     local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
     n_merge: int = 2  #: largest number of merges in a round

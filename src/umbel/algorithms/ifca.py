@@ -10,13 +10,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from umbel.algorithms.base import (
-    Algorithm,
-    Known,
-    Served,
-    Setup,
-    State,
-)
+from umbel.algorithms.base import Algorithm, Known, Served, Setup, State, Traits
 from umbel.algorithms.fitting import check_num_clusters
 from umbel.checks import check
 from umbel.client.work import ChooseByLoss, Gradient, Judge, LocalTraining, MeanLoss, Work
@@ -50,7 +44,7 @@ class IFCA(Algorithm[IFCAState]):
     two groups often end up with one model: `Restarts(IFCA(...))` keeps the best of several starts.
     """
 
-    only_trains: ClassVar[None] = None
+    traits: ClassVar[Traits] = Traits(only_trains=None, weighs={"send": ("update",)})
 
     num_clusters: int = 2  #: K
     local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
@@ -92,10 +86,6 @@ class IFCA(Algorithm[IFCAState]):
             choices=choices,
             losses=state.losses.index_copy(0, answer.clients, answer.losses.double()),
         )
-
-    @property
-    def weighs(self) -> bool:
-        return self.send == "update" and super().weighs
 
     def serve(self, state: IFCAState, ctx: Context) -> Flow[Served]:
         """The model with the lowest training loss, newcomers included.

@@ -11,13 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from umbel.algorithms.base import (
-    Algorithm,
-    Assigned,
-    Known,
-    Setup,
-    State,
-)
+from umbel.algorithms.base import Algorithm, Assigned, Known, Setup, State, Traits
 from umbel.algorithms.fitting import check_num_clusters
 from umbel.checks import check
 from umbel.client.work import ChooseJointly, JointScore, LocalTraining, Work
@@ -59,7 +53,7 @@ class Joint(Algorithm[JointState]):
     steps, and therefore the models' changes, always use the mean.
     """
 
-    only_trains: ClassVar[None] = None
+    traits: ClassVar[Traits] = Traits(only_trains=None)
 
     num_clusters: int = 2  #: K
     #: how clients train (eq. 5)

@@ -16,6 +16,7 @@ from umbel.algorithms.base import (
     Known,
     Setup,
     State,
+    Traits,
     check_clustered,
     federate,
 )
@@ -84,8 +85,9 @@ class LCFL(Algorithm[LCFLState]):
     clustered; the rest join later. A federated warm-up's last mean has the cohort's in memory, too.
     """
 
-    only_trains: ClassVar[Mapping[str, tuple[str, ...]]] = {"metric": ("parameters", "update")}
-    one_start: ClassVar[Mapping[str, tuple[str, ...]]] = {"start": ("common",)}
+    traits: ClassVar[Traits] = Traits(
+        only_trains={"metric": ("parameters", "update")}, one_start={"start": ("common",)}
+    )
 
     #: how clients train
     local: LocalTraining = field(default_factory=lambda: LocalTraining(lr_decay=0.99))

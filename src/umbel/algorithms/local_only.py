@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 
-from umbel.algorithms.base import Algorithm, Setup, State
+from umbel.algorithms.base import Algorithm, Setup, State, Traits
 from umbel.client.work import LocalTraining
 from umbel.flow import Flow, Rows
 from umbel.server.ask import Context, train
@@ -19,11 +20,9 @@ class LocalOnly(Algorithm[State]):
     Rounds, cohorts and local epochs are the same as for other methods.
     """
 
-    local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
+    traits: ClassVar[Traits] = Traits(weighs=None)  # nothing is averaged
 
-    @property
-    def weighs(self) -> bool:
-        return False
+    local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
 
     def init(self, setup: Setup) -> State:
         return State(setup.copies(setup.num_clients), torch.arange(setup.num_clients))

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import torch
 
-from umbel.algorithms.base import Algorithm, Setup, State, federate
+from umbel.algorithms.base import Algorithm, Setup, State, Traits, federate
 from umbel.checks import check
 from umbel.client.work import LocalTraining
 from umbel.flow import Flow
@@ -22,7 +22,7 @@ class Oracle(Algorithm[State]):
     A run on a federation without planted groups raises `UsageError` before its first round.
     """
 
-    needs_groups: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(needs_groups=True)
 
     local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
     averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged

@@ -19,6 +19,7 @@ from umbel.algorithms.base import (
     Known,
     Setup,
     State,
+    Traits,
     check_clustered,
     federate,
     one_model,
@@ -65,7 +66,7 @@ class PACFL(Algorithm[PACFLState]):
     smallest mean angle to its members.
     """
 
-    only_trains: ClassVar[None] = None
+    traits: ClassVar[Traits] = Traits(only_trains=None)
 
     num_clusters: int | None = None  #: K; give either this or `threshold`
     threshold: float | None = None  #: clusters at this angle or more, in degrees, are not merged

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import torch
 
-from umbel.algorithms.base import Algorithm, Served, Setup, State, one_model
+from umbel.algorithms.base import Algorithm, Served, Setup, State, Traits, one_model
 from umbel.checks import check
 from umbel.client.work import LocalTraining, MeanLoss, MetaTraining, Work
 from umbel.client.work.local_training import check_no_pull
@@ -30,9 +30,7 @@ class PerFedAvg(Algorithm[State]):
     model. All clients are in one cluster.
     """
 
-    only_trains: ClassVar[None] = None
-
-    adapts: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(only_trains=None, adapts=True)
 
     alpha: float = 0.01  #: alpha, the learning rate of the inner step
     #: computation of the term with the Hessian; "first-order" and "hessian-free" are the paper's

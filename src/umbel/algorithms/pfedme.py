@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from umbel.algorithms.base import Algorithm, Served, Setup, State
+from umbel.algorithms.base import Algorithm, Served, Setup, State, Traits
 from umbel.checks import check
 from umbel.client.work import LocalTraining, MeanLoss, MoreauTraining, Work
 from umbel.client.work.local_training import check_no_pull
@@ -38,7 +38,7 @@ class PFedMe(Algorithm[PFedMeState]):
     model. A client never asked uses the global model.
     """
 
-    only_trains: ClassVar[None] = None
+    traits: ClassVar[Traits] = Traits(only_trains=None)
 
     pull: float = 15.0  #: lambda, the weight of the penalty for distance from the global model
     personal_steps: int = 5  #: K, number of steps on each mini-batch

@@ -44,7 +44,6 @@ class Restarts(Algorithm[State]):
     have not given a single usable answer, such as clients whose training always diverged.
     """
 
-    has_rivals: ClassVar[bool] = True
     asked_by: ClassVar[tuple[str, ...]] = ("restarts",)
 
     of: Algorithm[Any]  #: the method

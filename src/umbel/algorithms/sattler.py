@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from umbel.algorithms.base import Algorithm, Known, Setup, State, one_model
+from umbel.algorithms.base import Algorithm, Known, Setup, State, Traits, one_model
 from umbel.checks import check
 from umbel.client.work import Gradient, LocalTraining, MeanLoss, Work
 from umbel.client.work.local_training import check_plain_steps
@@ -60,7 +60,7 @@ class Sattler(Algorithm[SattlerState]):
     settles that in the same way.
     """
 
-    only_trains: ClassVar[Mapping[str, tuple[str, ...]]] = {"send": ("update",)}
+    traits: ClassVar[Traits] = Traits(only_trains={"send": ("update",)})
 
     local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
     eps_1: float = 0.4  #: a cluster has converged if its mean update is shorter than this

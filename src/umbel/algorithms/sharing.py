@@ -19,6 +19,7 @@ from umbel.algorithms.base import (
     Served,
     Setup,
     State,
+    Traits,
     check_only_trains,
 )
 from umbel.algorithms.wrapping import check_apart
@@ -63,7 +64,7 @@ class Sharing(Algorithm[SharingState]):
     """
 
     asked_by: ClassVar[tuple[str, ...]] = ("share", "kept")
-    only_trains: ClassVar[None] = None  # the kept part is in replies, too
+    traits: ClassVar[Traits] = Traits(only_trains=None)  # the kept part is in replies, too
 
     of: Algorithm[Any]  #: the method
     share: Literal["A", "B", "both"] = "both"  #: which matrices of low-rank adapters are shared
@@ -71,8 +72,9 @@ class Sharing(Algorithm[SharingState]):
 
     def __post_init__(self) -> None:
         name, expected = type(self.of).__name__, "a method whose clients use one model each"
-        check(not (self.of.mixes or self.of.mixes_experts), "share", name, expected)
-        if self.of.has_rivals:
+        mixes = self.of.traits.mixes or self.of.traits.mixes_experts
+        check(not mixes, "share", name, expected)
+        if "restarts" in getattr(self.of, "asked_by", ()):
             raise UsageError(
                 f"share: all starts would train the same part; write {name}(Sharing(...))"
             )
@@ -212,7 +214,10 @@ def _check_one_start(method: Algorithm[Any]) -> None:
     Kept values start as in the first model: the parameters that LCFL compares would differ between
     clients by values that no client trains.
     """
-    for setting, fine in method.one_start.items():
+    one_start = method.traits.one_start
+    expected = "a method whose clients start from one model"
+    check(one_start is not None, "share", type(method).__name__, expected)
+    for setting, fine in (one_start or {}).items():
         value, why = getattr(method, setting), "what stays with clients starts equal everywhere"
         check(value in fine, setting, value, f'"{" or ".join(fine)}": {why}')
 

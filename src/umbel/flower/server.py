@@ -262,7 +262,7 @@ def _gather(
         None if known is None else expect.compared(known.form),
         expect,
         owners,
-        grouped=known is None and innermost(experiment.algorithm).needs_groups,
+        grouped=known is None and innermost(experiment.algorithm).traits.needs_groups,
         inputs="" if known is None else known.tables,
     )
     wanted = settings.clients if known is None else len(known.names)

@@ -260,8 +260,8 @@ def check_slices(trouble: Trouble, federation: Federation, settings: Any) -> Non
 
 def _asks_for_more(settings: Any) -> bool:
     """Whether a method, or one within it, may have clients evaluate their training examples."""
-    fine = getattr(settings, "only_trains", {})
-    if fine is None or any(getattr(settings, name) not in fine[name] for name in fine):
+    traits = getattr(settings, "traits", None)
+    if traits is not None and not settings.has(traits.only_trains):
         return True
     within = fields(settings) if is_dataclass(settings) else ()
     return any(_asks_for_more(getattr(settings, field.name)) for field in within)

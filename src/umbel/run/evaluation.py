@@ -59,12 +59,12 @@ def works_of(
     max_value: float,
 ) -> list[Work]:
     """Every work that a run asks clients to do: its method's, and those of `evaluated`."""
-    kind = MixtureEvaluation if innermost(algorithm).mixes else Evaluation
+    kind = MixtureEvaluation if innermost(algorithm).traits.mixes else Evaluation
     works: list[Work] = [kind("validation", metrics), kind("test", metrics)]
     if personal is not None:
         works += [*personal.works(max_value), PersonalEvaluation()]
         works.append(PersonalEvaluation("test", metrics))
-    if innermost(algorithm).mixes_experts:
+    if innermost(algorithm).traits.mixes_experts:
         works += [Routed(work, MOST_EXPERTS) for work in works]
     return [*algorithm.sends, *works]
 

@@ -55,7 +55,7 @@ def guard_of(
         limits = limits_of(clients, limits)
     told, where = partial(advice, federation), are_elsewhere(clients)
     faults = meter.engine.faults if isinstance(meter.engine, Faulty) else Faults()
-    if not innermost(algorithm).weighs:
+    if not innermost(algorithm).uses_example_counts:
         limits = replace(limits, max_share=1.0)
     known = _never_negative(net)
     return Guarded(

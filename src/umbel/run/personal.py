@@ -129,6 +129,6 @@ class Personal(Settings):
         """Raise `UsageError` if clients' models can't be fine-tuned, or privacy forbids it."""
         method = method_of(algorithm)
         expected = "a method that serves each client one model: its clients use mixtures"
-        check(not method.mixes, "personal", type(method).__name__, expected)
+        check(not method.traits.mixes, "personal", type(method).__name__, expected)
         expected = "allowed with privacy.clip: tuned models are not protected"
         check(privacy.clip is None, "personal", "fine-tuning", expected)

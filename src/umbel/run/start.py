@@ -65,7 +65,7 @@ def check_private(algorithm: Algorithm[Any], privacy: Privacy, net: Net | None =
     together = "possible together with algorithm.share or algorithm.kept"
     check(not isinstance(method, Sharing), "privacy.clip", privacy.clip, together)
     expected = f"for {type(method).__name__}: its clients send in evaluations what adapting changes"
-    check(not method.adapts, "privacy.clip", privacy.clip, expected)
+    check(not method.traits.adapts, "privacy.clip", privacy.clip, expected)
     expected = f"for {type(method).__name__}: its clients send more than updates, unprotected"
     check_only_trains(method, "privacy.clip", privacy.clip, expected)
     named = [entry.name for entry in moved][:1]

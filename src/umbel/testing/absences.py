@@ -76,8 +76,9 @@ def clients_never_asked_are_served(algorithm: Algorithm[Any]) -> None:
     assert same, f"the record says accuracy {record.accuracy}, but clients are served {mean}"
     _assert_something(scores.served)
     mixed = scores.served.weights is not None
-    assert mixed == method_of(algorithm).mixes, "mixes must say whether serve gives weights"
-    assert engine.updated == method_of(algorithm).adapts, "adapts must say whether serve trains"
+    traits = method_of(algorithm).traits
+    assert mixed == traits.mixes, "traits.mixes must say whether serve gives weights"
+    assert engine.updated == traits.adapts, "traits.adapts must say whether serve trains"
 
 
 @told
