@@ -9,6 +9,7 @@ from base64 import b85decode
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from html import unescape
 from html.parser import HTMLParser
 from itertools import islice
 from pathlib import Path
@@ -172,4 +173,5 @@ class Page(HTMLParser):
     @property
     def titles(self) -> list[str]:
         """What the figures are called."""
-        return re.findall(r"<figcaption><h3>([^<]*)</h3>", self.text)
+        found = re.findall(r"<figcaption><h3>([^<]*)</h3>", self.text)
+        return list(map(unescape, found))

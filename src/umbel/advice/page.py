@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from umbel.advice.gain_per_client import FEWEST_EXAMPLES
 from umbel.advice.gains import SURE
 from umbel.advice.summary import Summary
 from umbel.report.figures.charts import Chart, Dot, Line, Middle, Strip, Strips, swarm
 from umbel.report.figures.panels import Panel
-from umbel.report.html.markup import Markup, Part, element, join, table
-from umbel.report.html.page import Section, figures, lines, page
+from umbel.report.pages.rendering import page
 
 
 def advice_page(name: str, told: Summary, toml: str, to_run: str) -> str:
@@ -18,22 +17,23 @@ def advice_page(name: str, told: Summary, toml: str, to_run: str) -> str:
 
     `to_run` is the command that runs it, by the absolute path of its file.
     """
-    head: list[Part] = [element("p", element("strong", told.sentences[0]), id="verdict")]
-    sections = [
-        Section("Why", (lines(*told.sentences[1:]),)),
-        Section("How clients differ", _differences(told)),
-        Section("The race", (_race(told), figures([_gains(told), _course(told)]))),
-        Section("Client by client", (_clients(told), figures([_fates(told)]))),
-    ]
-    if toml:
-        # Paths in it, as of the data, count from where the command is used.
-        where = f"Where umbel advise was used, {to_run} runs this experiment:"
-        again = (element("p", where), element("pre", toml, id="command"))
-        sections.append(Section("What to run next", again))
-    return page(f"{name}: should I cluster?", head, sections)
+    return page(
+        "advice.html",
+        f"{name}: should I cluster?",
+        told=told,
+        differences=_differences(told),
+        race=_race(told),
+        gains=[_gains(told), _course(told)],
+        clients=_clients(told),
+        fates=[_fates(told)],
+        sure=SURE,
+        fewest=FEWEST_EXAMPLES,
+        toml=toml,
+        to_run=to_run,
+    )
 
 
-def _differences(told: Summary) -> tuple[Part, ...]:
+def _differences(told: Summary) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
     rows = [
         (
             each.kind,
@@ -45,16 +45,10 @@ def _differences(told: Summary) -> tuple[Part, ...]:
         for each in told.differences
     ]
     heads = ("clients differ in", "beyond chance", "p-value", "nearer", "directions")
-    caption = (
-        "Each client's training examples are dealt into two halves. Nearer: how often the other "
-        "half of a client is nearer than half of another client, 50% by chance. The p-value is by "
-        "permutation of examples between clients. Directions: in how many ways clients differ "
-        f"beyond noise. Groups that their examples show: {told.num_groups}."
-    )
-    return (table(heads, rows, id="differences"), element("p", caption, class_="quiet"))
+    return heads, rows
 
 
-def _race(told: Summary) -> Markup:
+def _race(told: Summary) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
     heads = (
         *("way", "validation loss", "gain over one model", "95% interval", "accuracy"),
         *("best round", "MB", "test loss", "test accuracy", "stopped"),
@@ -74,12 +68,7 @@ def _race(told: Summary) -> Markup:
         )
         for each in told.contenders
     ]
-    caption = (
-        f"Means over clients, intervals over {told.interval_over}. The gain of fine-tuning is over "
-        "one model trained for as many epochs. Ways are compared on validation examples; "
-        "the test was opened once, for one model, training alone, and the way that is advised."
-    )
-    return join(table(heads, rows, id="race"), element("p", caption, class_="quiet"))
+    return heads, rows
 
 
 def _gains(told: Summary) -> Panel:
@@ -106,19 +95,13 @@ def _course(told: Summary) -> Panel:
     return Panel(Chart("Round by round", "round", "validation loss, mean over clients", drawn))
 
 
-def _clients(told: Summary) -> Markup:
+def _clients(told: Summary) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
     rows = [
         (each.name, str(each.cluster), number(each.gain), number(each.error), each.fate)
         for each in told.clients
     ]
     heads = ("client", "cluster", "gain over one model", "standard error", "beyond chance")
-    caption = (
-        f"Gains and losses beyond chance have a p-value of at most {SURE:g}, for each client by "
-        "itself. The error and the p-value are by Student's t over its validation examples, of "
-        f"which fewer than {FEWEST_EXAMPLES} can't tell."
-    )
-    clients = table(heads, rows, tall=True, id="clients")
-    return join(clients, element("p", caption, class_="quiet"))
+    return heads, rows
 
 
 def _fates(told: Summary) -> Panel:

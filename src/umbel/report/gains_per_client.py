@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from umbel.report.best_method import said, signed
 from umbel.report.figures.charts import Dot, Middle, Strip, Strips, swarm
 from umbel.report.figures.panels import Panel
-from umbel.report.html.markup import Markup, Part, element, join, table
-from umbel.report.html.page import listing
 from umbel.result.statistics.baselines import BASELINES
 from umbel.result.statistics.contenders import ComparedMethod, gains
 from umbel.result.statistics.measures import Measure
@@ -60,13 +58,13 @@ class Fates:
         return Panel(figure, note, wide=True)
 
     @property
-    def tables(self) -> Markup:
-        """Numbers of clients that gain and lose with each method, and every client by name."""
-        name = self.baseline.name
-        caption = (
-            "A client counts once under each seed. Gains are means over clients and seeds; "
-            f"{self.measure.gain()} is a gain."
-        )
+    def methods(self) -> tuple[Sequence[str], list[list[str]]]:
+        """A table of the numbers of clients that gain and lose with each method."""
+        return HEADS, [self._row(method, gained) for method, gained in self.rows]
+
+    @property
+    def clients(self) -> tuple[Sequence[str], list[list[str]]]:
+        """A table of every client's gain with each method, who loses most first."""
         clients = list(dict.fromkeys(gain.client for _, gained in self.rows for gain in gained))
         means = [_means(gained) for _, gained in self.rows]
         each = [
@@ -74,17 +72,7 @@ class Fates:
             for client in clients
         ]
         worst = sorted(each, key=lambda row: min(float(cell) for cell in row[1:] if cell))
-        parts: list[Part] = [
-            element("h3", f"Who gains and who loses against {name}"),
-            table(HEADS, [self._row(method, gained) for method, gained in self.rows]),
-            element("p", caption, class_="quiet"),
-        ]
-        inside = join(
-            element("p", "Means over seeds; who loses most with any method first.", class_="quiet"),
-            listing(f"gains-{self.number}", ["client", *(m.name for m, _ in self.rows)], worst),
-        )
-        parts.append(element("details", element("summary", f"every client against {name}"), inside))
-        return join(*parts)
+        return ["client", *(method.name for method, _ in self.rows)], worst
 
     def _row(self, method: ComparedMethod, gained: Sequence[Gain]) -> list[str]:
         mean, counts = interval(gained), [_kind(gain) for gain in gained]

@@ -2,56 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from umbel.checks import command
 from umbel.folder.how_to_continue import Way, way_of
-from umbel.report.html.markup import Markup, Part, element
-from umbel.report.html.page import made_with
+from umbel.report.pages.rendering import made_with
 from umbel.result.outcomes import Methods, is_control
 from umbel.result.run import Result
 
-SAID: Mapping[Way, str] = {
-    "files": "For a single run, save its text as a file and use umbel run FILE --seed N:",
-    "python": "Runs made in Python: run.save of the same umbel.Run, with these settings, makes "
-    "them again:",
-    "flower": "Runs over Flower: the same flwr run, with these settings and sites, makes them "
-    "again:",
-}
-"""How the runs are made again whose settings follow."""
+
+@dataclass(frozen=True)
+class Again:
+    """How runs are made again."""
+
+    command: str  # makes all of them; empty if none does
+    begun: str  # when the first began, on which machine and with which versions
+    settings: dict[Way, list[tuple[str, str]]]  # titles and experiments as TOML
 
 
-def again(name: str, methods: Methods) -> Iterator[Part]:
+def again(name: str, methods: Methods) -> Again:
     """The command of the whole comparison, and the settings of each method's runs."""
     runs = [run for _, seeded in methods for run in seeded]
     ways = {run.folder.path: way_of(run.folder.path) for run in runs}
-    if {*ways.values()} == {"files"}:
-        yield from _compared(name, runs)
-    for session in runs[0].folder.sessions.read()[:1]:
-        yield element("p", f"Begun: {made_with(session)}", class_="quiet")
-    for way, said in SAID.items():
-        settings = [
-            _unfolded(method, alike)
-            for method, seeded in methods
-            for alike in _alike([run for run in seeded if ways[run.folder.path] == way])
-        ]
-        if settings:
-            yield element("p", said)
-        yield from settings
+    settings: dict[Way, list[tuple[str, str]]] = {}
+    for method, seeded in methods:
+        for way in dict.fromkeys(ways.values()):
+            for alike in _alike([run for run in seeded if ways[run.folder.path] == way]):
+                seeds = ", ".join(str(run.experiment.seed) for run in alike)
+                title = f"{method}: {'seed' if len(alike) == 1 else 'seeds'} {seeds}"
+                settings.setdefault(way, []).append((title, alike[0].folder.toml))
+    whole = _compared(name, runs) if {*ways.values()} == {"files"} else ""
+    return Again(whole, "".join(map(made_with, runs[0].folder.sessions.read()[:1])), settings)
 
 
-def _compared(name: str, runs: Sequence[Result]) -> Iterator[Part]:
+def _compared(name: str, runs: Sequence[Result]) -> str:
     seeds = sorted({run.experiment.seed for run in runs})
     if seeds != list(range(seeds[0], seeds[0] + len(seeds))):
-        return  # `umbel compare` takes a first seed, and those that follow it
+        return ""  # `umbel compare` takes a first seed, and those that follow it
     first = ("--first-seed", seeds[0]) if seeds[0] else ()
     control = ("--control",) if any(map(is_control, runs)) else ()
-    yield element(
-        "p", "If umbel compare made these runs, this makes them again, with the same --set:"
-    )
-    said = command("compare", name, "--seeds", len(seeds), *first, *control)
-    yield element("pre", said, id="command")
-    yield element("button", "copy the command", type="button", class_="copy", data_copy="command")
+    return command("compare", name, "--seeds", len(seeds), *first, *control)
 
 
 def _alike(runs: Sequence[Result]) -> list[list[Result]]:
@@ -68,10 +59,3 @@ def _alike(runs: Sequence[Result]) -> list[list[Result]]:
         else:
             parts.append([run])
     return parts
-
-
-def _unfolded(method: str, runs: Sequence[Result]) -> Markup:
-    """The settings of runs that differ in their seed alone, to be unfolded."""
-    seeds = ", ".join(str(run.experiment.seed) for run in runs)
-    title = f"{method}: {'seed' if len(runs) == 1 else 'seeds'} {seeds}"
-    return element("details", element("summary", title), element("pre", runs[0].folder.toml))

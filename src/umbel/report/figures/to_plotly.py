@@ -9,8 +9,8 @@ from math import ceil, dist, floor, log10
 from statistics import fmean
 from typing import Any
 
+from umbel.checks import printable
 from umbel.report.figures.charts import COLOURS, Chart, Figure, Heatmap, Line, Scatter, Strips, turn
-from umbel.report.html.markup import words
 from umbel.run.scores import number_or_none
 
 SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x")
@@ -21,7 +21,7 @@ Spec = dict[str, Any]
 
 def escape(text: str) -> str:
     """A text for figures on a page, which interpret some HTML."""
-    return as_html(words(text))
+    return as_html(printable(text, "\n\t"))
 
 
 def axis(title: str) -> Spec:

@@ -1,1 +1,0 @@
-"""HTML: its elements, and the page that holds them."""

@@ -1,0 +1,80 @@
+"""Pages from the templates in `templates`: self-contained, with every text escaped."""
+
+from __future__ import annotations
+
+import gzip
+from base64 import b85encode
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from umbel.checks import UsageError, printable
+from umbel.report.figures.panels import described
+from umbel.report.figures.to_plotly import spec
+from umbel.summary import counted
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def page(template: str, title: str, **values: Any) -> str:
+    """The whole page. Raises `UsageError` if the libraries of the extra are not installed."""
+    try:
+        from markupsafe import Markup
+        from plotly.offline import get_plotlyjs
+    except ImportError:
+        raise UsageError('a report needs an extra: pip install "umbel[report]"') from None
+    plotly = Markup(packed(get_plotlyjs()))
+    values |= {"title": title, "sections": [], "plotly": plotly}
+    return _templates().get_template(template).render(values)
+
+
+def made_with(session: Mapping[str, Any]) -> str:
+    """The time, the machine and the versions."""
+    known = {"seconds": "?", "threads": "?", "processors": "?", **session}
+    versions = [f"{name} {version}" for name, version in session.get("versions", {}).items()]
+    machine = [known.get(name) for name in ("host", "platform")]
+    machine += [known.get("cuda") or "no GPU"]
+    machine.append(f"{known['threads']} of {known['processors']} processors")
+    when = f"{known['began']}, {known['seconds']} s"
+    return f"{when}; {', '.join(map(str, filter(None, machine)))}; {', '.join(versions)}"
+
+
+@cache
+def _templates() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    found = Environment(
+        loader=PackageLoader("umbel.report"),
+        autoescape=True,
+        extensions=["jinja2.ext.do"],
+        finalize=_without_hidden_characters,
+        lstrip_blocks=True,
+        trim_blocks=True,
+        undefined=StrictUndefined,
+    )
+    found.filters |= {"anchor": _anchor, "counted": counted, "described": described, "spec": spec}
+    found.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    return found
+
+
+def _without_hidden_characters(value: object) -> object:
+    """Show the characters of a text that would turn or hide what stands beside it."""
+    return printable(value, "\n\t") if type(value) is str else value
+
+
+def _anchor(title: str) -> str:
+    return title.lower().replace(" ", "-")
+
+
+SAFE = bytes.maketrans(b"<>&", b".,:")
+"""Replacements for the three of the 85 characters that have a meaning in HTML."""
+
+
+def packed(script: str) -> str:
+    """The compressed script, five characters for four bytes: `unpack.js` is the inverse.
+
+    Base 64 would take four signs for three bytes, which is one part in fifteen more.
+    """
+    squeezed = gzip.compress(script.encode(), 9, mtime=0)
+    return b85encode(squeezed).translate(SAFE).decode()
