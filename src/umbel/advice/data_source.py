@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
@@ -20,7 +20,7 @@ from umbel.experiment.layers import load_table, merged, tables_of
 from umbel.experiment.library import find_experiment, shipped_experiments
 from umbel.experiment.places import whole
 from umbel.experiment.toml_file import read, structured
-from umbel.experiment.unimported import Stranger
+from umbel.experiment.unimported import strangers_in
 
 MODEL = {"name": "mlp", "hidden": [64]}
 """The network if the user names none."""
@@ -31,18 +31,21 @@ OWN = re.compile(r"[\w.]+:[\w.]+")
 
 
 def asked_about(
-    data: str, settings: Sequence[str], seed: int | None, *, looking: bool = False
+    data: str,
+    settings: Sequence[str],
+    seed: int | None,
+    *,
+    allow: Callable[[Iterable[str]], object] = lambda _: None,
 ) -> ExperimentSettings:
-    """The data and the network, as an experiment.
+    """The data and the network, as an experiment; `allow` is told what will be imported.
 
     Raises `UsageError` for data that can't be found, and for settings of privacy.
     """
     path = Path(data)
     if path.suffix == ".toml" or data in shipped_experiments():
         file = find_experiment(data)
-        found = read(file, settings, looking=looking)
-        if looking:  # it is read first, and only once
-            tell(file, left_out(file, settings, found))
+        found = read(file, settings, allow=allow)
+        tell(file, left_out(file, settings, found))
     else:
         table: dict[str, Any] = {
             "name": _name_of(path),
@@ -51,9 +54,9 @@ def asked_about(
             "algorithm": {"name": "fedavg"},
         }
         table = reduce(merged, tables_of(settings), table)
-        found = structured(table, ExperimentSettings, looking)
-        known = not isinstance(found.scenario, Stranger)  # the fields of others are known later
-        if known and path.exists() and "path" not in table["scenario"]:
+        allow(strangers_in(table))
+        found = structured(table, ExperimentSettings)
+        if path.exists() and "path" not in table["scenario"]:
             found = _reading(found, data)
         found = whole(found)
     clip = found.privacy.clip

@@ -64,15 +64,13 @@ def advise(
     from umbel.advice.suggested_experiment import next_experiment
     from umbel.advice.summary import summary
     from umbel.cli.execute import no_empty_folders
-    from umbel.cli.foreign_code import allow
+    from umbel.cli.foreign_code import announce
     from umbel.data.sources import Sources
     from umbel.settings import whole_path
 
     check_budget(budget)
     check_free(out)
-    asked = asked_about(data, settings, seed, looking=True)
-    if allow([asked], no_import):
-        asked = asked_about(data, settings, seed)
+    asked = asked_about(data, settings, seed, allow=lambda names: announce(names, no_import))
     federation = asked.federation(Sources.default(data_dir))
     for line in str(federation).splitlines():
         say(line)

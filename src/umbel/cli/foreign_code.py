@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from umbel.folder.run_folder import RunFolder
 
 
-def allow(experiments: Iterable[ExperimentSettings], no_import: bool) -> bool:
-    """Print what these experiments will import. Raises `UsageError` if imports are forbidden."""
+def allow(experiment: ExperimentSettings, no_import: bool) -> None:
+    """Print what an experiment will import. Raises `UsageError` if imports are forbidden."""
     from umbel.experiment.toml_file import plain
     from umbel.experiment.unimported import strangers_in
 
-    return announce([n for each in experiments for n in strangers_in(plain(each))], no_import)
+    announce(strangers_in(plain(experiment)), no_import)
 
 
 def allow_parts(experiment: ExperimentSettings, parts: Iterable[str], no_import: bool) -> None:
@@ -42,10 +42,10 @@ def allow_rounds(folder: RunFolder, no_import: bool) -> None:
 
     experiment = folder.experiment
     if not isinstance(experiment.scenario, OwnData):
-        allow([experiment], no_import)
+        allow(experiment, no_import)
 
 
-def announce(names: Iterable[str], no_import: bool) -> bool:
+def announce(names: Iterable[str], no_import: bool) -> None:
     """Say that these will be imported, if any: names such as "module:Name"."""
     said = ", ".join(dict.fromkeys(map(shown, names)))
     if said and no_import:
@@ -53,4 +53,3 @@ def announce(names: Iterable[str], no_import: bool) -> bool:
     if said:
         say(f"imports {said}", err=True)
         sys.path.append(str(Path.cwd()))
-    return bool(said)

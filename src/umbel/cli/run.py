@@ -51,7 +51,7 @@ def run(
 ) -> None:
     """Run one EXPERIMENT: a TOML file, or the name of one that `umbel list experiments` shows."""
     from umbel.cli.execute import advance, nothing_left_of
-    from umbel.cli.foreign_code import allow
+    from umbel.cli.foreign_code import announce
     from umbel.cli.show import print_run
     from umbel.data.sources import Sources
     from umbel.experiment.dropped_settings import left_out, tell
@@ -63,8 +63,7 @@ def run(
 
     budget = Budget.of(until, max_time)
     file = find_experiment(experiment)
-    chosen = read(file, settings, looking=True)
-    chosen = read(file, settings) if allow([chosen], no_import) else chosen
+    chosen = read(file, settings, allow=lambda names: announce(names, no_import))
     tell(file, left_out(file, settings, chosen))
     chosen = chosen if seed is None else chosen.with_seed(seed)
     sources = Sources.default(data_dir)

@@ -209,7 +209,7 @@ def assign(
 
     result = load(run)
     if unlabelled:  # the run's own data are made again
-        allow([result.experiment], no_import)
+        allow(result.experiment, no_import)
     else:
         allow_parts(result.experiment, ["model", "algorithm"], no_import)
     assigned = result.assign(data, labelled=not unlabelled, data_dir=data_dir)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import date, time
 from functools import cache, partial, reduce
@@ -26,7 +27,7 @@ from umbel.experiment.layers import layers_of, merged, path_of, tables_of
 from umbel.experiment.made_in_python import STANDING_FOR
 from umbel.experiment.places import Places, for_folder, look_in, whole
 from umbel.experiment.setting_paths import REGISTRIES as REGISTRIES
-from umbel.experiment.unimported import OURS, Stranger, stranger
+from umbel.experiment.unimported import OURS, Stranger, stranger, strangers_in
 from umbel.run import wrappers
 from umbel.settings import (
     SCALARS,
@@ -44,9 +45,16 @@ TOML = (str, bool, int, float, date, time)
 
 
 def read(
-    file: Path | str, settings: Sequence[str] = (), *, looking: bool = False
+    file: Path | str,
+    settings: Sequence[str] = (),
+    *,
+    looking: bool = False,
+    allow: Callable[[Iterable[str]], object] | None = None,
 ) -> ExperimentSettings:
-    """The settings of an experiment in a TOML file, as `umbel.read` reads them."""
+    """The settings of an experiment in a TOML file, as `umbel.read` reads them.
+
+    `allow` is called with the names of what will be imported, before any of it is.
+    """
     file = Path(os.path.expanduser(file))  # noqa: PTH111
     layers = layers_of(file)
     named = {"name": file.stem.lstrip(".") or ExperimentSettings.name}
@@ -55,33 +63,33 @@ def read(
     above = tables_of(settings)
     try:
         table = reduce(merged, above, alone)
-        if not looking:
-            look_in(file, [folder for folder, _ in reversed(layers)], table)
-        made: ExperimentSettings = structured(table, ExperimentSettings, looking)
-        layers += [(Path.cwd(), each) for each in above]
-        experiment = whole(made, layers, file.absolute().parent, Places.beside(file).folder)
+        if allow is not None:
+            allow([*strangers_in(table)])
+        with _blaming(file, alone, settings, looking):
+            if not looking:
+                look_in(file, [folder for folder, _ in reversed(layers)], table)
+            made: ExperimentSettings = structured(table, ExperimentSettings, looking)
+            layers += [(Path.cwd(), each) for each in above]
+            return whole(made, layers, file.absolute().parent, Places.beside(file).folder)
     except RecursionError:
         raise UsageError(f"{file}: tables in tables, too deep to be read") from None
-    except UsageError as error:
-        message = _blaming(file, alone, settings, looking, str(error))
-        raise TableError(message, getattr(error, "problems", ())) from None
-    return experiment
 
 
+@contextmanager
 def _blaming(
-    file: Path, alone: Mapping[str, Any], settings: Sequence[str], looking: bool, mistake: str
-) -> str:
+    file: Path, alone: Mapping[str, Any], settings: Sequence[str], looking: bool
+) -> Iterator[None]:
     """Add the source of an error: a setting that it names, if the file alone is correct, or all."""
-    if not settings:
-        return f"{file}: {mistake}"
-    over = f"{file} with {' '.join(f'--set {setting}' for setting in settings)}: {mistake}"
-    if not any(re.match(rf"{re.escape(path_of(each))}[.:\[ ]", mistake) for each in settings):
-        return over
     try:
-        structured(alone, ExperimentSettings, looking)
-    except UsageError:
-        return over
-    return f"--set {mistake} (over {file})"
+        yield
+    except UsageError as error:
+        over = "".join(f" --set {setting}" for setting in settings)
+        message = f"{file}{' with' * bool(over)}{over}: {error}"
+        if any(re.match(rf"{re.escape(path_of(each))}[.:\[ ]", str(error)) for each in settings):
+            with suppress(UsageError):
+                structured(alone, ExperimentSettings, looking)
+                message = f"--set {error} (over {file})"
+        raise TableError(message, getattr(error, "problems", ())) from None
 
 
 def write(experiment: ExperimentSettings, folder: Path | None = None) -> str:
