@@ -35,7 +35,7 @@ def attempts(begun: Path, to: Path, fault: Fault) -> None:
     Each in a process of its own, forked off this one, which has loaded all that is needed.
     """
     checkpoint_parts.LARGE_BYTES = 1
-    run = opened(RunFolder(begun), Sources.default())
+    run = opened(RunFolder(begun), Sources.default())[0]
     list(run.rounds(1))  # what is loaded late is loaded
     at = 0
     while at == 0 or at <= len(json.loads((to / "0.json").read_text())[0]):
@@ -92,7 +92,7 @@ def test_a_run_goes_on_from_every_change_of_its_last_round(
 ) -> None:
     monkeypatch.setattr(checkpoint_parts, "LARGE_BYTES", 1)
     assert ended(start(attempts, begun, tmp_path, fault)) == 0
-    run, whole = opened(RunFolder(begun), Sources.default()), RunFolder(tmp_path / "0")
+    run, whole = opened(RunFolder(begun), Sources.default())[0], RunFolder(tmp_path / "0")
     expected = end_of(whole)
     calls, _ = json.loads((tmp_path / "0.json").read_text())
     has_parts = isinstance(whole.experiment.algorithm, CFLGP)

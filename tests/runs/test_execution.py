@@ -161,7 +161,7 @@ def test_killed_after_the_record_and_before_the_checkpoint(
     tmp_path: Path, whole: RunFolder
 ) -> None:
     folder = interrupted(tmp_path / "run")
-    folder.append(whole.records()[5])
+    folder.lines.append(whole.records()[5])
     assert len(folder.records()) == 6
     assert_same_end(finish(folder), whole)
 

@@ -26,7 +26,7 @@ from umbel.data.sources import Sources
 from umbel.data.tables.described import described
 from umbel.data.tables.encoding import Encoding
 from umbel.files.atomic import FULL
-from umbel.folder.execution import advance_locked, execute_together, opened
+from umbel.folder.execution import execute_together, opened, records_of
 from umbel.folder.run_folder import RunFolder
 from umbel.run.lockstep import as_one
 
@@ -46,19 +46,18 @@ def advance(
     `command` is the command that messages give for going on, by default `umbel resume`. With
     `describing`, what each column of a table became is printed before the first round.
     """
-    experiment, path = folder.experiment, folder.path
     if folder.finished:
-        screen.say(f"{path}: finished already: {how_far(folder)}")
+        screen.say(f"{folder.path}: finished already: {how_far(folder)}")
         return
-    title = f"{experiment.name} seed {experiment.seed}"
-    with resumable(command or to_paste("resume", path), [folder]), folder.locked():
-        folder.check_asked()
-        run = opened(folder, sources, workers)
+    with resumable(command or to_paste("resume", folder.path), [folder]), folder.locked():
+        run, plan = opened(folder, sources, workers)
+        experiment = plan.experiment
         if describing and isinstance(run.federation.encoding, Encoding):
             for line in described(run.federation.encoding).splitlines():
                 screen.say(line)
+        title = titled(experiment.name, [experiment.seed])
         with screen.progress(title, experiment.rounds) as report:
-            for record in advance_locked(folder, run):
+            for record in records_of(folder, run, plan):
                 report(record)
 
 

@@ -61,15 +61,12 @@ def check_same(path: Path, there: ExperimentSettings, asked: ExperimentSettings)
 
 
 def check_still(
-    path: Path, there: ExperimentSettings | None, asked: ExperimentSettings, begun: bool
+    path: Path, there: ExperimentSettings, asked: ExperimentSettings, begun: bool
 ) -> None:
     """Raise `UsageError` if a folder has got another experiment since this one was written to it.
 
-    `there` is None where it holds none. If it is begun, settings that a resumed run may change are
-    not compared.
+    If it is begun, settings that a resumed run may change are not compared.
     """
-    if there is None:
-        raise UsageError(f"{path}: was removed by another process before the first round")
     others = _differences(there, asked)
     left_out = (WORKERS, *(RESUMED if begun else ()))
     others = {name: said for name, said in others.items() if name not in left_out}

@@ -27,7 +27,7 @@ from umbel.flower.engine import FlowerEngine
 from umbel.flower.expected_form import Expectation
 from umbel.flower.registry import Roll
 from umbel.flower.scaffold import sent_with
-from umbel.folder.execution import advance_locked
+from umbel.folder.execution import Plan, records_of
 from umbel.folder.flower_files import NODES, ROLL, names_on_the_roll
 from umbel.folder.run_folder import RunFolder
 from umbel.newcomers import descriptions
@@ -131,7 +131,7 @@ def serve(grid: Grid, experiment: ExperimentSettings, settings: Settings) -> Run
     engine, roll = _gather(grid, folder, experiment, settings, known)
     # It is locked only now: whoever gathers first begins, and those that wait do not disturb it.
     with folder.locked():
-        folder.check_asked()
+        folder.checked()
         _keep(folder, engine.meeting.owners, roll, known)
         _proceed(folder, experiment, engine, roll, to_describe)
     log.info("%s: finished; `%s` shows it", path, command("show", path))
@@ -166,7 +166,7 @@ def _proceed(
     log.info("%s: %s, of whom %d are at %s now", folder.path.resolve(), clients, here, places)
     if drowned := experiment.privacy.drowned(run.net.layout.num_values, run.cohort_size):
         log.warning(drowned)
-    for record in advance_locked(folder, run):
+    for record in records_of(folder, run, Plan.of(folder, run)):
         engine.tell(record.refused)
         log.info(terminal.one_line(record, experiment.rounds))
     if to_describe:

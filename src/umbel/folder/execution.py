@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, nullcontext, suppress
-from dataclasses import replace
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from time import perf_counter
-from typing import Literal, TypeVar
+from typing import Literal
 
 from umbel.algorithms.base import State
 from umbel.checks import QuorumError, UsageError, check, naming
@@ -43,10 +43,25 @@ from umbel.version import differing
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 MOST_RUNS_TOGETHER = 100
 """Largest number of runs that go side by side."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a session has to do: read and checked once, and handed on."""
+
+    experiment: ExperimentSettings  # as the folder has it
+    origin: Origin  # what its checkpoints must have been made of
+    budget: Budget  # when to stop before the last round
+
+    @classmethod
+    def of(
+        cls, folder: RunFolder, run: Rounds, experiment: ExperimentSettings | None = None
+    ) -> Plan:
+        """The plan for this run; `experiment` is the folder's, if it was read already."""
+        made = folder.experiment if experiment is None else experiment
+        return cls(made, origin(made, run.divided, run.net), folder.budget)
 
 
 @hinting
@@ -69,40 +84,34 @@ def execute(
     Raises `UsageError` for a run whose data were made in Python, and where another run has taken
     the folder since it was created.
     """
-
-    def records() -> Iterator[Record]:
-        found = sources_of(folder.path) if sources is None else sources
-        return _records(folder, opened(folder, found, workers))
-
-    yield from _unless_finished(folder, records)
+    with unfinished(folder) as goes_on:
+        if goes_on:
+            found = sources_of(folder.path) if sources is None else sources
+            yield from records_of(folder, *opened(folder, found, workers))
 
 
 def advance(folder: RunFolder, run: Rounds) -> Iterator[Record]:
     """As `execute`, for a run that the caller has opened: its clients may be on other machines."""
-    yield from _unless_finished(folder, lambda: _records(folder, run))
-
-
-def advance_locked(folder: RunFolder, run: Rounds) -> Iterator[Record]:
-    """As `advance`, for a caller that is inside `folder.locked()`."""
-    folder.check_asked()
-    if not folder.finished:
-        yield from _records(folder, run)
+    yield from (record for _, record in advance_states(folder, run))
 
 
 def advance_states(folder: RunFolder, run: Rounds) -> Iterator[tuple[State, Record]]:
     """As `advance`, with the state after each round."""
-    yield from _unless_finished(folder, lambda: _session(folder, run))
+    with unfinished(folder) as goes_on:
+        if goes_on:
+            yield from _session(folder, run, Plan.of(folder, run, folder.checked()))
 
 
-def _unless_finished(folder: RunFolder, rest: Callable[[], Iterator[T]]) -> Iterator[T]:
-    """The rest of a run, inside its lock; a finished one may be where nothing can be written."""
-    if folder.finished:
-        folder.check_asked()
-        return
-    with folder.locked():
-        folder.check_asked()
-        if not folder.finished:
-            yield from rest()
+@contextmanager
+def unfinished(folder: RunFolder) -> Iterator[bool]:
+    """Inside, the folder is locked if rounds are left to do, which is what is returned.
+
+    A finished run may be where nothing can be written.
+    """
+    with nullcontext() if folder.finished else folder.locked():
+        if finished := folder.finished:
+            folder.checked()
+        yield not finished
 
 
 def opened(
@@ -110,27 +119,24 @@ def opened(
     sources: Sources,
     workers: int | Literal["auto"] | None = None,
     verb: str = "resume",
-) -> Rounds:
-    """The run of a folder. Raises `UsageError` if its data were made in Python."""
-    experiment = folder.experiment
+) -> tuple[Rounds, Plan]:
+    """The run of a folder, and what is left to do. `verb` is what messages advise to do.
+
+    The clients work in so many `workers`, by default those of the experiment asked for. Raises
+    `UsageError` if the run's data were made in Python, or the folder has another experiment.
+    """
     if over_flower(folder.path):
         raise UsageError(f"{folder.path}: {OVER_FLOWER}")
+    experiment = folder.checked(importing=True)
     if isinstance(experiment.scenario, OwnData) and folder.begun:
         how = f"go on there by {way_on(folder.path, verb)}"
         raise UsageError(f"{folder.path}: was made in Python, from data that no file holds: {how}")
-    run = _runnable(folder, workers).open(sources)
-    folder.budget.check_for(run)
-    return run
-
-
-def _runnable(
-    folder: RunFolder, workers: int | Literal["auto"] | None = None
-) -> ExperimentSettings:
-    """The experiment of a folder, with these workers or those of the experiment asked for."""
-    there = folder.runnable
     if workers is None:
-        workers = (folder.asked or there).engine.workers
-    return replace(there, engine=replace(there.engine, workers=workers))
+        workers = (folder.asked or experiment).engine.workers
+    run = replace(experiment, engine=replace(experiment.engine, workers=workers)).open(sources)
+    plan = Plan.of(folder, run, experiment)
+    plan.budget.check_for(run)
+    return run, plan
 
 
 def execute_together(
@@ -149,68 +155,68 @@ def execute_together(
     with ExitStack() as locks:
         for folder in folders:
             locks.enter_context(folder.locked())
-            folder.check_asked()
         left = [folder for folder in folders if not folder.finished]
-        if len(left) < 2 or not is_faster(first := _runnable(left[0]).open(sources)):
+        if len(left) < 2 or not is_faster((first := opened(left[0], sources))[0]):
             return False
-        runs = [first, *(_runnable(folder).open(sources) for folder in left[1:])]
-        table = seats(runs)
+        each = [first, *(opened(folder, sources) for folder in left[1:])]
+        table = seats([run for run, _ in each])
         if table is None:
             return False
 
-        def go_on(folder: RunFolder, run: Rounds, engine: Engine) -> None:
-            experiment = folder.experiment
+        def go_on(folder: RunFolder, run: Rounds, plan: Plan, engine: Engine) -> None:
+            experiment = plan.experiment
             with naming(f"{experiment.name} seed {experiment.seed}"):
-                for record in _records(folder, replace(run, engine=engine), len(left)):
+                for record in records_of(folder, replace(run, engine=engine), plan, len(left)):
                     if folder is left[-1]:
                         report(record)
 
-        return table.drive([partial(go_on, *each) for each in zip(left, runs, strict=True)])
+        return table.drive(
+            [partial(go_on, folder, *one) for folder, one in zip(left, each, strict=True)]
+        )
 
 
-def _records(folder: RunFolder, run: Rounds, sharing: int = 1) -> Iterator[Record]:
-    for _, record in _session(folder, run, sharing):
+def records_of(folder: RunFolder, run: Rounds, plan: Plan, sharing: int = 1) -> Iterator[Record]:
+    """Do the remaining rounds in a locked folder, in a process that several runs share."""
+    for _, record in _session(folder, run, plan, sharing):
         yield record
 
 
-def _session(folder: RunFolder, run: Rounds, sharing: int = 1) -> Iterator[tuple[State, Record]]:
-    """Do the remaining rounds, in a process that several runs share."""
+def _session(
+    folder: RunFolder, run: Rounds, plan: Plan, sharing: int = 1
+) -> Iterator[tuple[State, Record]]:
     began, clock = now(), perf_counter()
     # the file of sessions, read first so that damage is reported before any work
     folder.sessions.read()
-    experiment, opened = folder.experiment, run.opened
-    data_dir = None if opened is None else opened.sources.data_dir
-    note(folder.path, experiment, plain(experiment), data_dir)
+    data_dir = None if run.opened is None else run.opened.sources.data_dir
+    note(folder.path, plan.experiment, plain(plan.experiment), data_dir)
     full = False
     try:
-        scores = yield from _rounds(folder, run, sharing, clock)
+        scores = yield from _rounds(folder, run, plan, sharing, clock)
     except OSError:
         full = True  # errors of a full disk name the file that could not be written
         raise
     finally:
         with suppress(OSError) if full else nullcontext():
             seconds = (perf_counter() - clock) / sharing
-            folder.sessions.note(began, seconds, experiment.engine.precision)
+            folder.sessions.note(began, seconds, plan.experiment.engine.precision)
     # Last, as it makes the run finished: one that was killed before still notes a session.
     write_rows(folder.file("clusters.csv"), run.divided, scores)
 
 
 def _rounds(
-    folder: RunFolder, run: Rounds, sharing: int, clock: float
+    folder: RunFolder, run: Rounds, plan: Plan, sharing: int, clock: float
 ) -> Generator[tuple[State, Record], None, ClientScores]:
-    experiment, budget = folder.experiment, folder.budget
+    most, budget = plan.experiment.rounds, plan.budget
     with under("algorithm", run.algorithm):
-        start = run.start(experiment.rounds)
-    made = origin(experiment, run.divided, run.net)
-    restored, first = restore(folder, start, made)
+        start = run.start(most)
+    restored, first = restore(folder, start, plan.origin)
     state = start if restored is None else restored
-    stop = folder.stop or _stopped_already(folder, budget)
-    last = experiment.rounds if stop is None else stop.rounds
+    stop = folder.stop or _stopped_already(folder, plan)
+    last = most if stop is None else stop.rounds
     expected = f"{first} or more, as {first} are done"
     check(first <= last, f"{folder.settings.file}: rounds", last, expected)
-    most = experiment.rounds
     check(last <= most, f"{folder.file('stopped.json')}: damaged: rounds", last, f"at most {most}")
-    rounds = run.scored_rounds(experiment.rounds, state, first)
+    rounds = run.scored_rounds(most, state, first)
     scores: ClientScores | None = None
     parts: Parts = NO_PARTS
     for after, whole, evaluated in islice(rounds, max(0, last - first)):
@@ -220,49 +226,50 @@ def _rounds(
         stop = Stop(done, why) if why and done < last else stop
         ends = done == last or (stop is not None and done == stop.rounds)
         if ends and scores is None:
-            record, scores = run.closing(record, state, experiment.rounds)
-        folder.append(record)
+            record, scores = run.closing(record, state, most)
+        folder.lines.append(record)
         folder.evidence.note(run.algorithm, before, state, record.round, ends)
-        if done % experiment.checkpoint_every == 0 or ends:
-            parts = folder.save(state, done, made, parts)
+        if done % plan.experiment.checkpoint_every == 0 or ends:
+            parts = folder.save(state, done, plan.origin, parts)
             log.info("%s: checkpoint after %s", folder.path, counted(done, "round"))
         if ends and stop is not None:
             folder.stop_at(stop)
         yield state, record
         if ends:
             break
-    return _finish(folder, run, state, scores)
+    return _finish(folder, run, plan, state, scores)
 
 
-def _stopped_already(folder: RunFolder, budget: Budget) -> Stop | None:
+def _stopped_already(folder: RunFolder, plan: Plan) -> Stop | None:
     """The stop of a run that reached a goal but was killed before the stop was written."""
-    records = folder.records()
-    why = budget.reached(records[-1]) if records else None
-    stop = Stop(len(records), why) if why and len(records) < folder.experiment.rounds else None
+    records = folder.lines.read()
+    why = plan.budget.reached(records[-1]) if records else None
+    stop = Stop(len(records), why) if why and len(records) < plan.experiment.rounds else None
     if stop is not None:
         folder.stop_at(stop)
     return stop
 
 
 def _finish(
-    folder: RunFolder, run: Rounds, state: State, scores: ClientScores | None
+    folder: RunFolder, run: Rounds, plan: Plan, state: State, scores: ClientScores | None
 ) -> ClientScores:
     """Write the results of the run except the last file; return the scores after the last round.
 
     `scores` is None unless the last round was done in this session. Raises `QuorumError` if clients
     elsewhere are to be asked again: not if the session before had the same silent and refused ones.
     """
-    records = folder.records()
+    records = folder.lines.read()
     last, record, again = len(records) - 1, records[-1], False
     silent = record.missing
     if scores is None:
         # Where all were silent, it was in an evaluation that does not count.
         before = () if _all_were_silent(run, record) else record.missing
-        found, scores = run.closing(replace(record, missing=()), state, folder.experiment.rounds)
+        rounds = plan.experiment.rounds
+        found, scores = run.closing(replace(record, missing=()), state, rounds)
         silent, record = found.missing, found.unjudged(before, {}, {})
         again = not _all_were_silent(run, found) and _same_lack(record, records[-1])
         if records[-1].loss is None:
-            folder.replace_last(record)
+            folder.lines.write([*records[:-1], record])
     if silent and not again:
         _check_answered(folder, run, record, scores)
     folder.evidence.note(run.algorithm, state, state, last, True)
@@ -303,7 +310,7 @@ def restore(folder: RunFolder, template: State, made: Origin) -> tuple[State | N
         file = folder.file("checkpoint.safetensors")
         checkpoint.tidy(file)
         _warn_of_other_versions(checkpoint.written_with(file), next_round)
-    folder.lines.write(folder.records()[:next_round])
+    folder.lines.write(folder.lines.read()[:next_round])
     folder.evidence.cut(next_round)
     return state, next_round
 
@@ -321,7 +328,7 @@ def restorable(folder: RunFolder, template: State, made: Origin) -> tuple[State 
         check_origin(file, checkpoint.made(file), made)
         state, next_round = checkpoint.load(file, template)
         check_sizes(file, state, template)
-    there = len(folder.records())
+    there = len(folder.lines.read())
     if there < next_round:
         said = f"{there} whole records, but the checkpoint comes after {next_round}; {AGAIN}"
         raise UsageError(f"{folder.file('records.jsonl')}: damaged: {said}")

@@ -103,7 +103,7 @@ def reopened(
     if run is not None:
         _check_same(folder, run)
         return run
-    return opened(folder, sources_of(folder.path, data_dir), workers, verb)
+    return opened(folder, sources_of(folder.path, data_dir), workers, verb)[0]
 
 
 def replan(

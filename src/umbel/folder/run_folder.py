@@ -120,7 +120,7 @@ class RunFolder:
             return
         with self.locked(), suppress(UsageError):
             if self.settings.file.is_file():
-                self.check_asked()
+                self.checked()
             for name in () if self.begun else FIRST_FILES:
                 self.file(name).unlink(missing_ok=True)
         with suppress(OSError):  # somebody else's files stay
@@ -172,15 +172,18 @@ class RunFolder:
         """The experiment, to be run: modules that it names are imported, which runs their code."""
         return self.settings.read(looking=False)
 
-    def check_asked(self) -> None:
-        """Raise `UsageError` unless the folder holds the experiment that was asked for.
+    def checked(self, importing: bool = False) -> ExperimentSettings:
+        """The experiment there. Raises `UsageError` if it is not the one that was asked for.
 
-        To be asked inside the lock, or of a finished run. Where rounds are done, their number may
-        have been changed since, as `umbel.resume` does.
+        To be asked inside the lock, or of a finished run. If rounds are done, their number may
+        have been changed since, as `umbel.resume` does. With `importing`, it can be run.
         """
+        if self.asked is not None and not self.settings.file.is_file():
+            raise UsageError(f"{self.path}: was removed by another process before the first round")
+        there = self.settings.read(looking=not importing)
         if self.asked is not None:
-            there = self.experiment if self.settings.file.is_file() else None
             check_still(self.path, there, self.asked, self.begun)
+        return there
 
     def _check_not_begun(self) -> None:
         if self.begun:
@@ -239,14 +242,6 @@ class RunFolder:
     def write(self, name: str, text: str) -> None:
         """Replace a file, which is whole whenever the process is killed."""
         write_text(self.file(name), text)
-
-    def append(self, record: Record) -> None:
-        """Append a line; it is on disk when this returns."""
-        self.lines.append(record)
-
-    def replace_last(self, record: Record) -> None:
-        """Replace the last line."""
-        self.lines.write([*self.records()[:-1], record])
 
     def save(self, state: State, next_round: int, made: Origin, before: Parts = NO_PARTS) -> Parts:
         """Replace the checkpoint, as `checkpoint.save` does."""

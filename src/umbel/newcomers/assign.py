@@ -245,7 +245,7 @@ def _of_the_run(
         return kept
     if clients is None:
         try:
-            clients = opened(result.folder, sources_of(folder, data_dir)).federation
+            clients = opened(result.folder, sources_of(folder, data_dir))[0].federation
         except UsageError as error:
             how = "give the run's federation: result.assign(..., labelled=False, clients=...)"
             raise UsageError(f"the run's own inputs are needed once: {error}; or {how}") from None
