@@ -31,7 +31,7 @@ from sphinx.pycode import ModuleAnalyzer
 from sphinx.util.docutils import SphinxDirective
 
 import umbel
-from umbel.field_docs import TITLE
+from umbel.help.field_docs import TITLE
 
 MODULES = ("umbel", "umbel.method", "umbel.networks", "umbel.testing")
 

@@ -10,7 +10,7 @@ import pytest
 
 import umbel
 from umbel.experiment.setting_paths import TableOf, tables
-from umbel.field_docs import TITLE, field_docs
+from umbel.help.field_docs import TITLE, field_docs
 
 
 @pytest.mark.parametrize("table", tables(), ids=lambda table: f"{table.path}:{table.kind.__name__}")

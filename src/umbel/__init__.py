@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from umbel.field_docs import explained
+from umbel.help.field_docs import explained
 from umbel.version import __version__
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ if not TYPE_CHECKING:  # or a type checker would take any name for one that is t
                 if error.name != f"{__name__}.{name}":
                     raise AttributeError(str(error)) from error
         from umbel.checks import closest
-        from umbel.synonyms import instead
+        from umbel.help.synonyms import instead
 
         close = closest(name, __all__)
         hint = instead("umbel", name) or (f"; did you mean umbel.{close}?" if close else "")

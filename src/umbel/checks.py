@@ -14,7 +14,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, ClassVar, get_origin
 
-from umbel.synonyms import synonym
+from umbel.help.synonyms import synonym
 
 LONGEST_VALUE_CHARACTERS = 160
 """Characters of a value that a message shows."""

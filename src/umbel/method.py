@@ -47,8 +47,8 @@ from umbel.client.work import (
     Work,
 )
 from umbel.client.work.local_training import check_no_pull, check_plain_steps
-from umbel.field_docs import explain_all
 from umbel.flow import Flow, Replies, Request, Rows
+from umbel.help.field_docs import explain_all
 from umbel.reduction import Reduction, Sums
 from umbel.server.aggregation import Averaging, cluster_mean
 from umbel.server.ask import (

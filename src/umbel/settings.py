@@ -29,7 +29,7 @@ from typing import (
 import torch
 
 from umbel.checks import UsageError, check_decorated, import_hint, kind_of, lacking, nearest, shown
-from umbel.synonyms import same, synonym
+from umbel.help.synonyms import same, synonym
 
 SCALARS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 """The types of single values, in words. Numbers are finite, and of 64 bits if whole."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from umbel.checks import closest
-from umbel.synonyms import synonym
+from umbel.help.synonyms import synonym
 
 EXTRA = re.compile(r"unexpected extra argument \((\S+=\S*)\)")
 

@@ -96,7 +96,9 @@ def settings_rows(
 ) -> list[dict[str, str]]:
     """The settings whose path fits a pattern, or those of the one thing with this name."""
     from umbel.experiment.setting_paths import path_of_setting, tables
-    from umbel.field_docs import field_docs  # PyTorch loads for the classes that have the fields
+
+    # PyTorch loads for the classes that have the fields.
+    from umbel.help.field_docs import field_docs
 
     rows = []
     for each in tables():

@@ -27,11 +27,11 @@ from umbel.data.labels import check_labels, check_trainable, fitting_classes
 from umbel.data.splits import Pair, Split, by_name, for_validation, joined, set_apart
 from umbel.data.tables.described import described
 from umbel.data.tables.encoding import Encoding
+from umbel.help.synonyms import Answered
 from umbel.notebooks import cut
 from umbel.seeds import Stream
 from umbel.settings import argument, hinting
 from umbel.summary import counted
-from umbel.synonyms import Answered
 
 Examples: TypeAlias = "tuple[ArrayLike | Tensor | Any, ArrayLike | Tensor | Any]"
 """One client's inputs (n, ...) and targets (n, ...): arrays, tensors, lists, tables of pandas."""

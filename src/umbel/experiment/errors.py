@@ -15,10 +15,10 @@ from cattrs.errors import (
 from umbel.checks import UsageError, closest, nearest
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.setting_paths import owners, path_of_setting
+from umbel.help.synonyms import synonym
 from umbel.run.wrappers import goes_with, known_keys
 from umbel.settings import NotATableError
 from umbel.summary import few
-from umbel.synonyms import synonym
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ from umbel.data.scenarios import SCENARIOS
 from umbel.data.scenarios.base import Scenario
 from umbel.data.shifts import SHIFTS, Shift
 from umbel.experiment.experiment import ExperimentSettings
+from umbel.help.synonyms import same
 from umbel.networks import MODELS, Model
 from umbel.run.wrappers import WRAPPERS
 from umbel.server.clusterers import CLUSTERERS, Clusterer
 from umbel.settings import Settings, bare, declared, members_of
-from umbel.synonyms import same
 
 REGISTRIES: Mapping[type, Mapping[str, Any]] = {
     Algorithm: ALGORITHMS,

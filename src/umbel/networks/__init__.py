@@ -1,6 +1,6 @@
 """Networks by name."""
 
-from umbel.field_docs import explain_all
+from umbel.help.field_docs import explain_all
 from umbel.networks.adapters import adapted
 from umbel.networks.autoencoder import CSIAutoencoder
 from umbel.networks.base import Model

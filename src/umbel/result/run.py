@@ -25,6 +25,7 @@ from umbel.folder.how_to_continue import way_on
 from umbel.folder.resuming import num_done, reopened, replan, rounds_in
 from umbel.folder.run_folder import RunFolder
 from umbel.folder.saved_run import SavedRun
+from umbel.help.synonyms import Answered
 from umbel.newcomers.assign import assign, assign_unlabelled, federation_of
 from umbel.newcomers.assignment import Assignment
 from umbel.run.records import Record
@@ -32,7 +33,6 @@ from umbel.run.rounds import Rounds
 from umbel.run.stopping import Budget, Stop, Until
 from umbel.settings import hinting
 from umbel.summary import counted
-from umbel.synonyms import Answered
 
 log = logging.getLogger(__name__)
 
