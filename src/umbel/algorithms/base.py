@@ -48,7 +48,8 @@ class State:
         return len(self.models)
 
     def __init_subclass__(cls) -> None:
-        # A dataclass writes its own `repr`, with all values, unless its class has one.
+        # A dataclass writes its own `repr`, with all values, unless its class has one. The
+        # decorator runs after this function, and finds the one that is set here.
         if "__repr__" not in vars(cls):
             type.__setattr__(cls, "__repr__", in_short)
 
@@ -79,6 +80,7 @@ class Setup:
         are patterns of the parameters that all models share, as in `Averaging.shared`: these have
         the values of model 0.
         """
+        # Refused before the models are built: building is what runs out of memory.
         first = self.new_model(0)
         check_memory(count * first.nbytes, f"{count:,} models of {len(first):,} values")
         models = torch.stack([first, *map(self.new_model, range(1, count))])
@@ -89,6 +91,7 @@ class Setup:
                 "last layer, anew each time",
                 f"{count:,}",
             )
+        # mask (P,), first (P,), models (count, P): shared parameters are model 0's in every row.
         return torch.where(self.layout.mask(shared), first, models) if shared else models
 
     def copies(self, count: int) -> Tensor:
@@ -109,6 +112,7 @@ class Setup:
         """The setup of another start, with draws of its own and without the models already used."""
         return replace(
             self,
+            # A start must not get a model that another start has: it would repeat that start.
             new_model=lambda model: self.new_model(used + model),
             seed=seed_of(self.seed, Stream.SETUP, number),
         )
@@ -205,13 +209,13 @@ class Algorithm(Settings, ABC, Generic[S]):
 
     @final
     def has(self, trait: When) -> bool:
-        """Whether a trait, such as `method.traits.only_trains`, holds with these settings."""
+        """Return True if a trait, as `method.traits.only_trains`, holds with these settings."""
         return trait is not None and all(getattr(self, name) in trait[name] for name in trait)
 
     @property
     @final
     def uses_example_counts(self) -> bool:
-        """Whether averages use the numbers of examples that clients report."""
+        """True if averages use the numbers of examples that clients report."""
         weights = [one.weights for one in self._averagings().values()]
         return self.has(self.traits.weighs) and (not weights or "examples" in weights)
 
@@ -228,7 +232,7 @@ class Algorithm(Settings, ABC, Generic[S]):
 
     @property
     def pools(self) -> bool:
-        """Whether some parameters are averaged over the clients of all clusters."""
+        """True if some parameters are averaged over the clients of all clusters."""
         return any(one.shared for one in self._averagings().values())
 
     def check(self, known: Known) -> None:
@@ -305,11 +309,14 @@ def federate(state: S, ctx: Context, local: LocalTraining, averaging: Averaging)
     Each cluster's model moves by the mean of its clients' updates, weighted as `averaging` says:
     theta_k <- theta_k + sum_i n_i update_i / sum_i n_i. An empty cohort changes nothing.
     """
+    # All clients of the cohort may be waiting for a cluster, so that none is left to train.
     if not len(ctx.cohort):
         return state
     models, labels = state.models, state.labels
     reduction, asked = averaging.reduction_among(ctx.cohort, labels, len(models))
+    # Client n of the cohort gets row labels[cohort[n]] of the models: its cluster's.
     trained = yield from train_summed(Rows(models, labels[ctx.cohort]), ctx, local, reduction)
+    # (K, P): the weighted mean of each cluster's updates, 0 for a cluster without an answer.
     step = averaging.step_of(trained.sums, ctx.layout)
     return replace(state, models=moved(models, step, asked))
 

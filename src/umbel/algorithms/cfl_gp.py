@@ -134,6 +134,7 @@ class CFLGP(Algorithm[CFLGPState]):
         compression = self.compression if count > 1 else inf
         coordinates = drawn(allowed(setup.layout, self.parameters), compression, rng)
         size = len(coordinates)
+        # K initial clusters of equal size, give or take one client.
         balanced = torch.from_numpy(rng.permutation(np.arange(clients) % count))
         return CFLGPState(
             models=models,
@@ -149,13 +150,14 @@ class CFLGP(Algorithm[CFLGPState]):
         )
 
     def round(self, state: CFLGPState, ctx: Context) -> Flow[CFLGPState]:
+        # Line 5: clusters are updated only while t < T_cl.
         if self.until_round is not None and ctx.round >= self.until_round:
             state = replace(state, stopped=True)
         late = ctx.cohort[~_complete(state)[ctx.cohort]]
         if state.stopped and self._sent(state) and len(late):
             state = yield from self._place(state, ctx.asking(late, optional=True))
         step = yield from self._model_update(state, ctx)
-        # In round 1, 1 + period, ...; in every round if the period is 1.
+        # Line 5: t mod P = 1, in round 1, 1 + period, ...; in every round if the period is 1.
         if not state.stopped and ctx.round % self.period == 1 % self.period:
             # Lines 6 to 10 speak of the models before this round's step.
             state = yield from self._cluster_update(state, ctx)
@@ -195,8 +197,11 @@ class CFLGP(Algorithm[CFLGPState]):
             trained = yield from train(theta, ctx, self.local, self.digits)
             return self._mean(trained.update, trained.clients, trained.num_examples, state, ctx)
         sent = yield from gradients(theta, ctx, self.gradient, self.digits)
+        # Line 4: theta_k <- theta_k - gamma sum_c grad f(X_c, theta_k), over the clients c of
+        # cluster k.
         mean = self._mean(sent.gradient, sent.clients, sent.num_examples, state, ctx)
         if self.reduction == "sum":
+            # A mean times the number of its clients is the sum of line 4.
             mean = mean * torch.bincount(state.labels[sent.clients], minlength=len(mean))[:, None]
         return -self.local.at_round(ctx.round).lr * mean
 
@@ -209,11 +214,16 @@ class CFLGP(Algorithm[CFLGPState]):
 
     def _cluster_update(self, state: CFLGPState, ctx: Context) -> Flow[CFLGPState]:
         """Lines 6 to 10: one model is sent to all, and the running means are clustered again."""
+        # Line 6: the models take turns.
         turn = state.queries % self.num_clusters
         local = self.local.at_round(ctx.round)
+        # Line 7: all clients send the gradient of that model.
         answer = yield from self._features(state.models[turn], state, ctx.everyone, local)
         if not len(answer.clients):  # nobody answered, which a quorum of 0 allows
             return state
+        # Line 8: g_c,k <- (1 - beta) g_c,k + beta grad f(X_c, theta_k), where beta is 1 / (how
+        # often c has answered for k). The paper's 1 / (floor(t / KP) + 1) is the same if every
+        # client answers.
         counts = state.counts.clone()
         counts[answer.clients, turn] += 1
         rate = 1 / counts[answer.clients, turn].to(answer.feature.dtype)
@@ -232,14 +242,18 @@ class CFLGP(Algorithm[CFLGPState]):
             return self._clustered(after, answer.clients, ctx)
 
     def _clustered(self, state: CFLGPState, answered: Tensor, ctx: Context) -> CFLGPState:
-        """Algorithm 3 over the clients whose features are complete."""
+        """Line 10: run Algorithm 3 over the clients whose features are complete."""
         whole = torch.nonzero(_complete(state))[:, 0]
         if len(whole) < self.num_clusters:
             return state
+        # Algorithm 3, line 1: U^T g_c (N, K), where U has the K leading singular vectors of G.
         projected = _projection(state, whole, self.num_clusters, ctx.clustering_seed)
+        # Line 2: k-means with K means.
         clusters = k_means(projected, self.num_clusters, ctx.clustering_seed)
+        # Lines 3 and 4: numbers for the clusters with which the most clients keep theirs.
         labels = state.labels.clone()
         labels[whole] = match_labels(clusters, labels[whole], self.num_clusters)
+        # Clients that did not answer now keep their cluster, though their features count.
         silent = torch.ones_like(labels, dtype=torch.bool).index_fill_(0, answered, False)
         labels = torch.where(silent, state.labels, labels)
         if not torch.equal(labels, state.labels):
@@ -272,9 +286,12 @@ class CFLGP(Algorithm[CFLGPState]):
         answers = []
         for turn, anchor in enumerate(state.anchors[: self._sent(state)]):
             decayed = self._decayed(turn, state.queries)
+            # The features are means over rounds with different learning rates: one answer at the
+            # mean of these rates is comparable.
             share = decayed[-1] if self.beta == "latest" else sum(decayed) / len(decayed)
             local = self.local.slowed(share)
             answers.append((yield from self._features(anchor, state, ctx, local)))
+        # A client that missed one of the models has no whole feature.
         here = set.intersection(*(set(answer.clients.tolist()) for answer in answers))
         clients = torch.tensor(sorted(here), dtype=torch.long)
         return clients, [each.feature[torch.isin(each.clients, clients)] for each in answers]
@@ -303,12 +320,13 @@ class CFLGP(Algorithm[CFLGPState]):
 
 
 def _complete(state: CFLGPState) -> Tensor:
-    """(M,) whether each client has answered for every model that was sent to all."""
+    """Return (M,) bool: the clients that have answered for every model that was sent to all."""
     return (state.counts > 0)[:, : max(1, state.queries)].all(1)
 
 
 def _projection(state: CFLGPState, clients: Tensor, rank: int, seed: int) -> Tensor:
     """The features of these clients, projected on their leading singular vectors: (N, R)."""
+    # G^T G (M, M) is the sum of its blocks, and has the same right singular vectors as G (K J, M).
     if state.products.numel():
         return projection_by(state.products.sum(0)[clients][:, clients], rank)
     rows = torch.cat([block[clients] for block in state.features], dim=1)

@@ -63,6 +63,7 @@ class FedEM(Algorithm[FedEMState]):
 
     def round(self, state: FedEMState, ctx: Context) -> Flow[FedEMState]:
         memory = Rows(state.weights, ctx.cohort)
+        # At the client: E-step, M-step of pi, and K trained components; `memory` (N, K) is pi.
         trained = yield from train_mixture(state.models, memory, ctx, self.local)
         weights = state.weights.index_copy(0, trained.clients, trained.memory)
         models = state.models + self._step(trained, ctx)
@@ -90,6 +91,8 @@ class FedEM(Algorithm[FedEMState]):
         count = self.num_clusters
         component = torch.arange(count).repeat(len(trained.clients))
         examples = trained.num_examples.repeat_interleave(count)
+        # Row n K + k is client n's update of component k: theta_k moves by sum_i n_i update_ik /
+        # sum_i n_i.
         rows = trained.update.flatten(0, 1)
         return self.averaging.step(rows, component, examples, count, ctx.layout)
 

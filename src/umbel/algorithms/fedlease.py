@@ -122,9 +122,11 @@ class FedLEASE(Algorithm[FedLEASEState]):
 
     def round(self, state: FedLEASEState, ctx: Context) -> Flow[FedLEASEState]:
         if not len(state.directions):
+            # Without a single answer in the warm-up there is nothing to cluster: it goes on.
             if ctx.round < self.warm_up or not state.examples.any():
                 return (yield from self._train_alone(state, ctx))
             state = self._cluster(state, ctx)
+        # One expert has nothing to route to.
         if len(state.models) == 1:
             return (yield from federate(state, ctx, self.local, self.averaging))
         state = yield from self._admit(state, ctx)
@@ -176,11 +178,14 @@ class FedLEASE(Algorithm[FedLEASEState]):
         models = state.models[clients]
         pointing = directions(models, ctx.layout)
         with ctx.clustering:
+            # d(i, j) = mean over adapters of 1 - cos(B_i, B_j): rows of `pointing` have unit
+            # length.
             distance = (1 - pointing @ pointing.T).fill_diagonal_(0)
             labels, silhouette, chance = self._labels(pointing, distance, ctx.clustering_seed)
         sizes = torch.bincount(labels)
         count = len(sizes)
         weights = within_shares(state.examples[clients], labels, ctx.max_share)
+        # Expert k: the mean of its clients' models, theta_0 + mean (theta_i - theta_0).
         step = self.averaging.step(models - state.start, labels, weights, count, ctx.layout)
         experts = Experts.new(state.start + step, ctx.layout, ctx.clustering_seed)
         largest, shown = sizes.argmax().expand(ctx.num_clients), ctx.sample(len(clients))
@@ -203,6 +208,7 @@ class FedLEASE(Algorithm[FedLEASEState]):
             number = min(self.num_clusters, len(distance))
             return agglomerate(distance, self.linkage, number), 0.0, 0.0
         labels, silhouette = best_by_silhouette(distance, self.linkage, self.max_clusters)
+        # Two clients can't be told from a set without groups.
         chance = judge(pointing, self.max_clusters, seed)[1] if len(labels) > 2 else 1.0
         by_chance = chance >= self.level and self.level < 1
         return torch.zeros_like(labels) if by_chance else labels, silhouette, chance
@@ -230,6 +236,7 @@ class FedLEASE(Algorithm[FedLEASEState]):
     @property
     def _long(self) -> LocalTraining:
         """Training alone by a newcomer: together, its steps are as long as those of the warm-up."""
+        # Epochs and steps times the warm-up's rounds, at the mean of its learning rates.
         times = self.warm_up
         local = self.local.slowed(sum(map(self.local.factor, range(times))) / times)
         steps = None if local.steps is None else local.steps * times

@@ -51,6 +51,7 @@ class FixedClusters(Algorithm[State]):
         clusters = self._by_name(setup.names) if self.clients else self.clusters
         check_clusters(clusters, setup)
         clusters = clusters or (0,) * setup.num_clients
+        # Numbers may have gaps, such as 0 and 5: labels are their positions, 0 to K-1.
         labels = torch.unique(torch.tensor(clusters), return_inverse=True)[1]
         return State(setup.copies(int(labels.max()) + 1), labels)
 

@@ -135,9 +135,11 @@ class FLACC(Algorithm[FLACCState]):
         # Buffers such as running statistics carry no information about a client's direction.
         directions = directions[:, : ctx.layout.num_weights]
         with ctx.clustering:
+            # Lines 10 to 12, then 13 to 18, then 19.
             state = _remember(state, trained.clients, cosine_similarity(directions), ctx.round)
             state = self._merge(state, ctx.round)
             state = _forget(state, ctx.round - self.memory)
+        # Line 20: theta <- theta + sum_i n_i update_i / sum_i n_i, one global model.
         everyone = torch.zeros_like(trained.clients)
         step = self.averaging.step(trained.update, everyone, trained.num_examples, 1, ctx.layout)
         return replace(state, models=state.models + step)
@@ -181,18 +183,22 @@ class FLACC(Algorithm[FLACCState]):
         first_best, merges = nan, 0
         for _ in range(self.n_merge):
             similarity, known = state.similarity.numpy(), self.within == "known"
+            # Line 14 anew after each merge: labels of the merged entity have changed.
             pairs_across = _cross_pairs(labels[pairs], similarity, np.bincount(labels), known)
             if not len(pairs_across.smallest):
                 break
             if not merges:
                 first_best = float(pairs_across.smallest.max())
+            # Line 15: eq. 16 (alpha_0 = 0 is eq. 17) and eq. 14.
             allowed = (pairs_across.smallest > self.alpha_0) & (pairs_across.potential > 0)
             candidates = allowed if self.best_of == "admissible" else np.ones_like(allowed)
             if not candidates.any():
                 break
+            # Eq. 9: of the pairs of entities, the one with the largest smallest similarity.
             best = int(np.where(candidates, pairs_across.smallest, -np.inf).argmax())
             if not allowed[best]:
                 break
+            # Eq. 10: one entity takes the smaller name, the number of its first client.
             into, gone = pairs_across.entities[best]
             labels[labels == gone] = into
             merges += 1
@@ -229,9 +235,12 @@ def _cross_pairs(
     one has and `one_is_enough`; single clients, which have none, are always free to merge.
     """
     names = np.sort(names, axis=1)
+    # Eq. 12: the smallest similarity inside each entity, +inf if no inner pair is known.
     inside = names[:, 0] == names[:, 1]
     within = np.full(len(sizes), np.inf)
     np.minimum.at(within, names[inside, 0], similarity[inside])
+    # Eqs. 11 and 15: the largest and smallest similarity across, for each pair of entities. Sorted
+    # by the pair of names, the similarities of one pair stand together and are reduced in one pass.
     across = names[~inside]
     order = np.lexsort((across[:, 1], across[:, 0]))
     across, values = across[order], similarity[~inside][order]

@@ -95,6 +95,7 @@ class FLHC(Algorithm[FLHCState]):
         )
 
     def round(self, state: FLHCState, ctx: Context) -> Flow[FLHCState]:
+        # `joint` is empty until the clustering: if nobody answered, the next round tries again.
         if ctx.round >= self.cluster_round and not len(state.joint):
             return (yield from self._cluster(state, replace(ctx.everyone, use="compared")))
         late = ctx.cohort[~state.placed[ctx.cohort]]
@@ -141,6 +142,8 @@ class FLHC(Algorithm[FLHCState]):
             labels=largest.index_copy(0, trained.clients, clusters),
             placed=placed,
             joint=state.models,
+            # Late clients are compared with these: each client counts once, however many examples
+            # it has.
             means=cluster_mean(rows, clusters, torch.ones_like(clusters), len(sizes)),
             compared=trained.clients[shown],
             distance=apart[shown][:, shown].float(),

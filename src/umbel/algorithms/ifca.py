@@ -78,6 +78,7 @@ class IFCA(Algorithm[IFCAState]):
         return IFCAState(models, nobody.clamp(min=0), nobody, unknown)
 
     def round(self, state: IFCAState, ctx: Context) -> Flow[IFCAState]:
+        # Each client chooses j = argmin_k F_i(theta_k), and improves theta_j.
         step, answer = yield from self._improve(state.models, ctx)
         choices = state.choices.index_copy(0, answer.clients, answer.chosen)
         return IFCAState(
@@ -92,6 +93,7 @@ class IFCA(Algorithm[IFCAState]):
 
         If clients choose by a mini-batch, each keeps the model of its last choice.
         """
+        # A choice of -1: never asked, or never answered.
         undecided = ctx.cohort[state.choices[ctx.cohort] < 0]
         asked = ctx if self.judge == "all" else ctx.asking(undecided, optional=True)
         labels = state.labels
@@ -121,10 +123,14 @@ class IFCA(Algorithm[IFCAState]):
         return self.averaging.step_of(trained.sums, ctx.layout), trained
 
     def _gradient_step(self, answer: BestGradients, ctx: Context) -> Tensor:
-        """Option I divides by the number of clients M, not by the size of the cluster."""
+        """Return the step (K, P) of option I: theta_k <- theta_k - (gamma / M) sum_i g_i.
+
+        The sum is over the clients that chose k, and M is the number of all clients, not of these.
+        """
         moves = answer.gradient * (-self.local.at_round(ctx.round).lr / ctx.num_clients)
         step = moves.new_zeros(self.num_clusters, moves.shape[1])
         step = step.index_add_(0, answer.chosen, moves)
         if not self.averaging.shared:
             return step
+        # Shared parameters take the gradients of all clients, whichever model these chose.
         return torch.where(ctx.layout.mask(self.averaging.shared), moves.sum(0), step)

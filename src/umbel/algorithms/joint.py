@@ -105,16 +105,19 @@ class Joint(Algorithm[JointState]):
 
     def round(self, state: JointState, ctx: Context) -> Flow[JointState]:
         given = Rows(self._given(state, ctx), torch.arange(len(ctx.cohort)))
+        # Lines 6 to 13: losses (eq. 1), similarities (eq. 3), choice (eq. 4) and step (eq. 5).
         trained = yield from train_jointly(
             state.models, state.moves, given, ctx, self._score(ctx.round)
         )
         if not len(trained.clients):  # nobody answered, which a quorum of 0 allows
             return state
+        # Line 15, eq. 7: w_k is the mean of its clients' models, so it moves by the mean update.
         step = self.averaging.step(
             trained.update, trained.chosen, trained.num_examples, self.num_clusters, ctx.layout
         )
         labels = state.labels.index_copy(0, trained.clients, trained.chosen)
         members = torch.bincount(trained.chosen, minlength=self.num_clusters)
+        # Counted in answers, not rounds: cohorts may have any size.
         idle = torch.where(members > 0, 0, state.idle + len(trained.clients))
         return JointState(
             models=state.models + step,
@@ -140,12 +143,14 @@ class Joint(Algorithm[JointState]):
         return {"clients": clients, "scores": state.scores[clients]}
 
     def _given(self, state: JointState, ctx: Context) -> Tensor:
-        """(N,) the identities that are assigned to the cohort, -1 for a client that chooses."""
+        """Return (N,): the cluster given to each client of the cohort, -1 if it is to choose."""
+        # Line 2: the first identities are random, drawn by `init`.
         if ctx.round == 0:
             return state.labels[ctx.cohort]
         given = torch.full_like(ctx.cohort, -1)
         at_hand = ctx.cohort[:, None] == state.pinned  # (N, K), or (N, 0)
         given = torch.where(at_hand.any(1), state.labels[ctx.cohort], given)
+        # Clients of the cohort that are not pinned.
         free = torch.nonzero(given < 0)[:, 0].numpy()
         whole = len(given) == ctx.num_clients
         sometimes = self.repair in ("pinned", "when-empty") and state.some_empty
@@ -154,6 +159,7 @@ class Joint(Algorithm[JointState]):
             clusters = torch.arange(self.num_clusters)
             if self.repair == "pinned" or (self.repair == "when-empty" and not whole):
                 clusters = _empty(state.labels, state.idle)
+            # Too few clients for all empty clusters: some of these, at random, get one.
             if len(free) < len(clusters):
                 clusters = clusters[torch.from_numpy(rng.permutation(len(clusters)))[: len(free)]]
             chosen = torch.from_numpy(rng.choice(free, len(clusters), replace=False))

@@ -180,7 +180,7 @@ class LCFL(Algorithm[LCFLState]):
 
     @property
     def _fewest(self) -> int:
-        """The smallest number of clients that can be clustered."""
+        """Smallest number of clients that can be clustered: K, if the clusterer takes a number."""
         return getattr(joined(self.clusterer, self.num_clusters), "num_clusters", None) or 1
 
     @property
@@ -198,12 +198,14 @@ class LCFL(Algorithm[LCFLState]):
         return torch.from_numpy(rng.choice(ctx.num_clients, size, replace=False))
 
     def _cluster(self, state: LCFLState, ctx: Context) -> Flow[LCFLState]:
-        """Lines 1 to 16."""
+        """Lines 1 to 16: warm-up, losses of each other's models, distances, clusters, models."""
         compared, alone = self._compared(ctx), self.warm_up == "local"
         ctx = ctx.asking(compared if alone else torch.unique(torch.cat([compared, ctx.cohort])))
+        # Lines 2 to 5: each client trains alone from its start, and sends w_i.
         everyone = yield from self._warm_up(Rows(state.models, state.labels[ctx.cohort]), ctx)
         mine = torch.isin(everyone.clients, compared)
         warm = everyone.pick(mine)
+        # Lines 6 to 10: client i computes L_i(w_j) for the models of all compared clients.
         if self._by_loss and len(warm.clients) >= self._fewest:
             again = ctx.asking(warm.clients)
             judged = yield from losses(warm.model, again, MeanLoss(self.max_examples))
@@ -212,6 +214,7 @@ class LCFL(Algorithm[LCFLState]):
             warm, cross = warm.pick(both), judged.losses[:, both]
         if len(warm.clients) < self._fewest:
             return state  # the next round tries again
+        # Lines 12 to 14: d(i, j), by eq. 2 or 6 from losses, or from models, updates or gradients.
         with ctx.clustering:
             if self._by_loss:
                 own = cross.diagonal()
@@ -219,11 +222,14 @@ class LCFL(Algorithm[LCFLState]):
             else:
                 own = torch.zeros(len(warm.clients), dtype=torch.double)
                 distance = self._between(warm.evidence, warm.evidence, ctx.layout).fill_diagonal_(0)
+            # Line 15: C(d). `middle` (K,) is the medoid of each cluster, kept for late clients.
             clusterer = joined(self.clusterer, self.num_clusters)
             clusters = clusters_by(clusterer, distance, ctx.clustering_seed)
             middle = medoids(distance, clusters)
         shown, largest = ctx.sample(len(clusters)), torch.bincount(clusters).argmax()
         assigned = state.assigned.index_fill(0, warm.clients, True)
+        # Line 17: clusters start from the warm-up's models. A client that was not clustered counts
+        # only if it was asked for the mean of a federated warm-up, not for the clustering.
         averaged = everyone.pick(assigned[everyone.clients] | ~mine)
         return LCFLState(
             models=self._starts(averaged, clusters, ctx),
@@ -242,6 +248,7 @@ class LCFL(Algorithm[LCFLState]):
     def _starts(self, warm: Warm, clusters: Tensor, ctx: Context) -> Tensor:
         """The models (K, P) that the clusters start from."""
         count, apart = int(clusters.max()) + 1, self.warm_up == "local"
+        # A local warm-up is averaged in each cluster, and a federated one over all clients.
         labels = clusters if apart else torch.zeros_like(warm.clients)
         weights = within_shares(warm.num_examples, labels, ctx.max_share)
         mean = self.averaging.step(warm.model, labels, weights, count if apart else 1, ctx.layout)
@@ -251,6 +258,7 @@ class LCFL(Algorithm[LCFLState]):
         """Clients that missed the clustering join the nearest medoid."""
         start, waiting = Rows(state.origin, torch.zeros_like(ctx.cohort)), ~state.assigned
         if len(state.own):
+            # Row of `own` for client i: the number of waiting clients before it.
             start = Rows(state.own, (waiting.cumsum(0) - 1)[ctx.cohort])
         clients, distance = yield from self._to_medoids(state, start, ctx, ask_medoids=True)
         assigned = state.assigned.index_fill(0, clients, True)
@@ -273,6 +281,7 @@ class LCFL(Algorithm[LCFLState]):
         own = yield from own_loss(each, again, judge)
         again = ctx.asking(own.clients, ctx.optional)
         theirs = yield from losses(state.evidence, again, judge)
+        # L_i(w_i) (N,) of the clients that also sent L_i of the medoids' models.
         own_losses = own.losses[torch.isin(own.clients, theirs.clients), 0]
         warm = warm.pick(torch.isin(warm.clients, theirs.clients))
         returned, medoid_own = None, state.medoid_loss
@@ -299,6 +308,7 @@ class LCFL(Algorithm[LCFLState]):
         else:
             trained = both = yield from train_with_gradient(start, ctx, local, self.gradient)
             directions = both.gradient
+        # (N, P) w_i = start + update, for the clients that answered.
         model = start.take(torch.isin(ctx.cohort, trained.clients).nonzero()[:, 0]) + trained.update
         evidence = model if directions is None else directions
         return Warm(trained.clients, trained.num_examples, model, evidence)

@@ -33,6 +33,7 @@ class Oracle(Algorithm[State]):
             planted, "scenario", "no planted groups", "one with planted groups, as the oracle needs"
         )
         assert setup.groups is not None
+        # Group numbers may have gaps: labels are their positions, 0 to K-1.
         labels = torch.unique(setup.groups, return_inverse=True)[1]
         return State(setup.copies(int(labels.max()) + 1), labels)
 

@@ -137,9 +137,12 @@ class PACFL(Algorithm[PACFLState]):
         wanted = self.num_clusters
         number = None if wanted is None else min(wanted, len(bases))
         with ctx.clustering:
+            # (N, N) in degrees: eq. 3, the smallest principal angle, or eq. 4, the sum of all.
             angles = principal_angles(bases, bases, self.angle)
             clusters = agglomerate(angles, self.linkage, number, self.threshold)
         sizes = torch.bincount(clusters)
+        # A client that did not answer is served the largest cluster's model, and sends its vectors
+        # later.
         largest = sizes.argmax().expand(ctx.num_clients)
         everyones = bases.new_zeros(ctx.num_clients, *bases.shape[1:])
         return PACFLState(
@@ -176,6 +179,7 @@ class PACFL(Algorithm[PACFLState]):
 
     def _warn_if_shared(self, bases: Tensor) -> None:
         """Warn if subspaces (N, D, Q) share directions only because their dimensions are large."""
+        # Two subspaces of dimensions p and q in R^D share a direction if p + q > D.
         size, ranks = bases.shape[1], (bases != 0).any(1).sum(1).sort(descending=True).values
         if len(bases) < 2:
             return
@@ -187,5 +191,6 @@ class PACFL(Algorithm[PACFLState]):
     def _to_clusters(self, state: PACFLState, bases: Tensor) -> Tensor:
         """Mean angles (N, K) between these subspaces and those of each cluster's members."""
         angles = principal_angles(bases, state.bases[state.placed], self.angle)
+        # (M', K) with one 1 in each row: angles @ member sums the angles to each cluster's members.
         member = one_hot(state.labels[state.placed], len(state.models)).double()
         return angles @ member / member.sum(0)

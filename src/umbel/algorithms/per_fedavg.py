@@ -70,6 +70,8 @@ class PerFedAvg(Algorithm[State]):
         labels = state.labels[ctx.cohort]
         common = Rows(state.models, labels)
         trained = yield from train(common, ctx, self._adapting)
+        # Row 0 of the table is the global model, for clients that do not answer; the others follow
+        # it.
         own = torch.zeros(ctx.num_clients, dtype=torch.long)
         own[trained.clients] = torch.arange(len(trained.clients)) + 1
         models = torch.cat([state.models, state.models + trained.update])

@@ -73,6 +73,7 @@ class PFedMe(Algorithm[PFedMeState]):
         received = Rows(state.models, state.labels[ctx.cohort])
         trained = yield from train_personal(received, ctx, self._work)
         together = torch.zeros_like(trained.clients)
+        # w <- (1 - beta) w + beta mean_i w_i = w + beta mean_i (w_i - w)
         step = self.averaging.step(trained.update, together, trained.num_examples, 1, ctx.layout)
         # Extrapolating beyond the mean of running variances can give negative variances.
         pace = torch.full_like(step, min(self.beta, 1.0))
@@ -87,6 +88,8 @@ class PFedMe(Algorithm[PFedMeState]):
     def serve(self, state: PFedMeState, ctx: Context) -> Flow[Served]:
         """Each client's personal model, or the global model if it has none."""
         yield from ()  # asks nothing
+        # Row 0 of the table below is the global model, and row i + 1 the personal model of client
+        # i.
         own = torch.where(state.has_personal, torch.arange(ctx.num_clients) + 1, 0)
         models = Rows(torch.cat([state.models, state.personal]), own[ctx.cohort])
         labels = state.labels[ctx.cohort]

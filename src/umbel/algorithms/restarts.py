@@ -63,11 +63,12 @@ class Restarts(Algorithm[State]):
         method = innermost(self.of)
         reports = type(method).fit is not Algorithm.fit
         expected = f'"most-balanced": {type(method).__name__} reports no loss to compare by'
+        # `fit` of the base class returns None: such a method has no loss to compare starts by.
         check(reports or self.keep == "most-balanced", "keep", self.keep, expected)
 
     @property
     def idle(self) -> bool:
-        """Whether there is only one start, so that this is the method itself."""
+        """True if there is only one start, so that the wrapper changes nothing."""
         return self.restarts == 1
 
     @property
@@ -83,6 +84,8 @@ class Restarts(Algorithm[State]):
         )
         first = self.of.init(setup)
         check_memory(self.restarts * _nbytes(first), f"states of {self.restarts:,} restarts")
+        # Start r begins with the models r K to (r + 1) K - 1, and start 0 as the method alone
+        # would.
         others = [
             self.of.init(setup.restarted(number * len(first.models), number))
             for number in range(1, self.restarts)
@@ -98,6 +101,8 @@ class Restarts(Algorithm[State]):
             next_of = yield from self.of.round(rival, ctx)
             rivals.append(next_of)
         leader = self._leader(rivals)
+        # After the trial the state is the method's own: rounds and checkpoints are those of one
+        # start.
         over = ctx.round + 1 == self.trial_rounds
         return rivals[leader] if over else _together(tuple(rivals), leader)
 
@@ -129,6 +134,8 @@ class Restarts(Algorithm[State]):
         fits = [self.of.fit(rival) for rival in rivals]
         if self.keep == "lowest-loss":
             table = torch.stack([fit for fit in fits if fit is not None])
+            # table (R, M): the loss of each start at each client; NaN where a client never
+            # answered.
             silent, means = table.isnan().sum(1), table.nanmean(1).nan_to_num(torch.inf)
             # A start that cannot serve the hardest clients must not gain by having no loss there.
             return int(means.where(silent == silent.min(), torch.inf).argmin())
@@ -137,6 +144,7 @@ class Restarts(Algorithm[State]):
             rival.labels if fit is None else rival.labels[~fit.isnan()]
             for rival, fit in zip(rivals, fits, strict=True)
         ]
+        # The start whose smallest cluster is the largest; the first of those on a tie.
         sizes = [_smallest(rival, labels) for rival, labels in zip(rivals, joined, strict=True)]
         return sizes.index(max(sizes))
 

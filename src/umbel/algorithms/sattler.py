@@ -173,9 +173,12 @@ class Sattler(Algorithm[SattlerState]):
             if len(members) < 2 or not self._may_split(directions, mean[cluster]):
                 continue
             considered = True
+            # From here the cluster has converged and is incongruent: it is cut in two.
             leaving = self._bipartition(directions)
             if leaving.any():
                 new = num_clusters + len(cuts)
+                # Members that did not answer stay, and are noted: they settle their half when they
+                # next answer.
                 absent = (labels == cluster).index_fill(0, members, False)
                 labels[members[leaving]] = new
                 sibling[absent & (sibling < 0)] = new
@@ -189,19 +192,23 @@ class Sattler(Algorithm[SattlerState]):
         return _after(state, cuts) if cuts else state
 
     def _may_split(self, directions: Tensor, mean: Tensor) -> bool:
-        """Whether the cluster as a whole has converged, and some client has not."""
+        """Return True if the cluster as a whole has converged, but some client has not."""
+        # |sum_i n_i delta_i / n| < eps_1 and max_i |delta_i| > eps_2
         settled = mean.norm() < self.eps_1
         return bool(settled and directions.norm(dim=1).max() > self.eps_2)
 
     def _bipartition(self, directions: Tensor) -> Tensor:
         """(n,) bool: the clients of the new cluster; none if the halves are not far apart."""
         similarity = cosine_similarity(directions)
+        # Merging the most similar clients first, until two halves are left: with single linkage, no
+        # other cut has a lower max similarity across.
         halves = agglomerate(1 - similarity, self.linkage, num_clusters=2)
         size = torch.bincount(halves, minlength=2)  # clients of one direction are not cut apart
         stays = halves[0] if size[0] == size[1] else size.argmax()
         leaving = halves != stays
         if self.gamma_max is None or not leaving.any():
             return leaving
+        # A cut only if sqrt((1 - max cross-similarity) / 2) > gamma_max.
         cross = similarity[leaving][:, ~leaving].max()
         gap = ((1 - cross) / 2).clamp(min=0).sqrt()
         return leaving & (gap > self.gamma_max)
@@ -237,7 +244,7 @@ def _after(state: SattlerState, cuts: Sequence[_Cut]) -> SattlerState:
 
 
 def _theta(state: SattlerState, cohort: Tensor) -> Rows:
-    """What each client of the cohort trains: its cluster's model, or that of the cut it missed."""
+    """Return each client's model: its cluster's, or that at which the cut it missed was made."""
     labels, missed = state.labels[cohort], state.sibling[cohort]
     if not (missed >= 0).any():
         return Rows(state.models, labels)
@@ -248,6 +255,7 @@ def _theta(state: SattlerState, cohort: Tensor) -> Rows:
 
 def _place(state: SattlerState, clients: Tensor, rows: Tensor) -> SattlerState:
     """Clients (N,) join the half of the cut that they missed, by their directions (N, W) there."""
+    # (N,) the half that was cut off; the other half kept the number of the client's cluster.
     cut, parents = state.sibling[clients], state.parent.tolist()
     leaving = F.cosine_similarity(rows, state.headings[cut])
     staying = F.cosine_similarity(rows, state.stayed[cut])

@@ -74,6 +74,8 @@ class Sharing(Algorithm[SharingState]):
         name, expected = type(self.of).__name__, "a method whose clients use one model each"
         mixes = self.of.traits.mixes or self.of.traits.mixes_experts
         check(not mixes, "share", name, expected)
+        # `Restarts` around `Sharing` has a kept part in each start; the reverse would have one for
+        # all.
         if "restarts" in getattr(self.of, "asked_by", ()):
             raise UsageError(
                 f"share: all starts would train the same part; write {name}(Sharing(...))"
@@ -94,7 +96,7 @@ class Sharing(Algorithm[SharingState]):
 
     @property
     def idle(self) -> bool:
-        """Whether nothing stays with clients, so that this is the method itself."""
+        """True if nothing stays with clients, so that the wrapper changes nothing."""
         return not self.stays
 
     @property
@@ -113,6 +115,7 @@ class Sharing(Algorithm[SharingState]):
     def init(self, setup: Setup) -> SharingState:
         inner = self.of.init(setup)
         _, own = parted(setup.layout, self.stays)
+        # (1, Q) of model 0: kept parts start equal, so that clusters do not differ by chance.
         start = inner.models[:1].index_select(1, own)
         said = f"values that stay with each of {setup.num_clients:,} clients"
         return _around(inner, copies(start, setup.num_clients, said))
@@ -132,6 +135,8 @@ class Sharing(Algorithm[SharingState]):
         return _around(inner, kept)
 
     def serve(self, state: SharingState, ctx: Context) -> Flow[Served]:
+        # `places` (P - Q,) are the positions of shared values in a model, and `own` (Q,) of the
+        # others.
         served = yield from self.of.serve(state.inner[0], ctx)
         places, own = parted(ctx.layout, self.stays)
         shared = served.models.table[served.models.index].index_select(1, places)
@@ -146,6 +151,7 @@ class Sharing(Algorithm[SharingState]):
         def ask(request: Request) -> Flow[Replies]:
             answer = yield request
             columns = dict(answer.columns)
+            # The run's clients were clustered by updates with 0 in their kept part.
             if "update" in columns:
                 columns["update"] = columns["update"].index_fill(1, own, 0)
             return replace(answer, columns=columns)
@@ -165,7 +171,7 @@ class Sharing(Algorithm[SharingState]):
         return self.of.evidence(state.inner[0], sample)
 
     def _parted(self, request: Request, kept: Tensor, layout: Layout) -> Request:
-        """The same request, in which only shared values are sent, and clients remember the rest."""
+        """Return the request with only the shared values in it; clients remember the others."""
         if not isinstance(request.work, LocalTraining) or request.each.keys() != {"theta"}:
             raise UsageError(
                 f"share: {type(self.of).__name__} asks clients for {type(request.work).__name__}, "
@@ -181,7 +187,7 @@ class Sharing(Algorithm[SharingState]):
         return replace(request, work=SharedTraining(request.work, self.stays), each=each)
 
     def _whole(self, replies: Replies, layout: Layout) -> Replies:
-        """Updates of whole models, with 0 for values that stay with clients."""
+        """Return the replies with updates of whole models: 0 for values that stay with clients."""
         places, own = parted(layout, self.stays)
 
         def whole(rows: Tensor) -> Tensor:
@@ -198,7 +204,8 @@ class Sharing(Algorithm[SharingState]):
 
 
 def _relayed(flow: Flow[T], ask: Callable[[Request], Flow[Replies]]) -> Flow[T]:
-    """The result of a flow whose requests are answered by `ask`."""
+    """Return the result of a flow, with each of its requests answered by `ask`."""
+    # `yield from flow` can't be used: each request is changed on its way out, and its reply back.
     try:
         request = next(flow)
         while True:

@@ -1,4 +1,4 @@
-"""What a wrapper of methods, whose settings stand among those of the method, asks of it."""
+"""A method and its wrapper share a table of settings, so their names must differ."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def check_apart(wrapper: Algorithm[Any], method: Algorithm[Any]) -> None:
             kind, around = type(method).__name__, type(wrapper).__name__
             how = f"rename it: {around} has a setting of this name, too"
             raise UsageError(f"{min(both)}: a setting of {kind}; {how}")
+        # Only wrappers have `asked_by`: a method of a wrapper may itself be a wrapper.
         if not hasattr(method, "asked_by"):
             return
         method = method.of  # type: ignore[attr-defined]
