@@ -110,7 +110,6 @@ class Sattler(Algorithm[SattlerState]):
         )
 
     def round(self, state: SattlerState, ctx: Context) -> Flow[SattlerState]:
-        state = _with_all_rows(state) if bool((state.sibling >= 0).any()) else state
         theta, sent = _theta(state, ctx.cohort), state.models
         answer: Trained | Gradients
         if self.send == "update":
@@ -276,26 +275,19 @@ def _next_cut(parents: Sequence[int], cluster: int, cut: int) -> int:
 
 
 def _with_all_rows(state: SattlerState) -> SattlerState:
-    """The state with rows for all clusters: checkpoints of earlier versions lack some.
+    """Return the state with a row for each cluster in the tables that only late clients need.
 
-    Their headings are of each half's last cut; the cut's model is taken to be the parent's.
+    If the tables were empty, no client waits for an earlier cut: their rows are 0, and never read.
     """
-    count, (known, width) = len(state.models), state.headings.shape
-    headings = torch.cat([state.headings, state.headings.new_zeros(count - known, width)])
-    unknown = state.parent.new_full((count - len(state.parent),), -1)
-    parent = torch.cat([state.parent, unknown])
-    other = parent.clamp(min=0)
-    return replace(
-        state,
-        headings=headings,
-        parent=parent,
-        stayed=torch.cat([state.stayed, headings[other[len(state.stayed) :]]]),
-        cuts=torch.cat([state.cuts, state.models[other[len(state.cuts) :]]]),
-    )
+    if len(state.headings) == len(state.models):
+        return state
+    zeros = torch.zeros_like(state.models)
+    width = state.headings.shape[1]
+    return replace(state, headings=zeros[:, :width], stayed=zeros[:, :width], cuts=zeros)
 
 
 def _without_idle_rows(state: SattlerState) -> SattlerState:
-    """The state without the tables that only late clients need, if there are none."""
+    """Return the state without the tables that only late clients need, if there are none."""
     if (state.sibling >= 0).any():
         return state
     tables = {name: getattr(state, name)[:0].clone() for name in ("headings", "stayed", "cuts")}
