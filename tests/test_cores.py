@@ -99,6 +99,7 @@ def printed(code: str, bound: dict[str, str], folder: Path) -> list[list[Any]]:
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
 
+@pytest.mark.long
 def test_workers_do_not_share_the_core_that_their_parent_is_bound_to(
     bound: dict[str, str], tmp_path: Path
 ) -> None:
@@ -108,6 +109,7 @@ def test_workers_do_not_share_the_core_that_their_parent_is_bound_to(
     assert all(worker == ["worker", ALL] for worker in of_workers)
 
 
+@pytest.mark.long
 def test_jobs_do_not_share_the_core_that_their_parent_is_bound_to(
     bound: dict[str, str], tmp_path: Path
 ) -> None:
@@ -117,6 +119,7 @@ def test_jobs_do_not_share_the_core_that_their_parent_is_bound_to(
     assert after == before
 
 
+@pytest.mark.long
 @counts_two
 def test_cores_are_counted_where_openmp_binds_threads(
     bound: dict[str, str], tmp_path: Path

@@ -65,7 +65,7 @@ def test_clients_that_get_models_of_their_own_are_not_said_to_be_alike(two: umbe
     assert "their examples alone do not show it" in said
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 def test_only_ways_that_were_trained_as_long_are_compared() -> None:
     rotated = umbel.scenario("rotated-digits", clients=12)
     network = umbel.Net(lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)))
@@ -153,6 +153,7 @@ def test_the_same_question_has_the_same_answer(two: umbel.Advice) -> None:
     assert summary(again) == summary(two)
 
 
+@pytest.mark.thorough
 def test_regressions_and_clients_with_few_examples_are_advised_on() -> None:
     rng = np.random.default_rng(0)
     pairs = []
@@ -360,6 +361,7 @@ def test_clusters_are_not_passed_over_for_fine_tuning_that_clusters_as_long_woul
     assert adjusted_rand_score(federation.groups, list(advice.clusters.values())) == 1.0
 
 
+@pytest.mark.thorough
 def test_ways_are_compared_with_the_participation_that_the_run_to_make_next_has(
     tmp_path: Path,
 ) -> None:

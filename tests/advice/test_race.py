@@ -34,6 +34,7 @@ def regressions(*scales: float) -> umbel.Federation:
     return umbel.Federation.from_arrays(pairs)
 
 
+@pytest.mark.thorough
 def test_limits_engine_and_faults_are_those_that_are_given() -> None:
     federation = regressions(*[200.0] * 6)
     net = umbel.Net(lambda: torch.nn.Linear(4, 1), umbel.REGRESSION)
@@ -47,6 +48,7 @@ def test_limits_engine_and_faults_are_those_that_are_given() -> None:
         asked(faults=umbel.Faults(not_finite=1.0))
 
 
+@pytest.mark.thorough
 def test_clients_that_are_silent_are_not_said_to_diverge() -> None:
     net = umbel.Net(lambda: torch.nn.Linear(4, 1), umbel.REGRESSION)
     asked = partial(umbel.advise, regressions(*[1.0] * 10), net, faults=umbel.Faults(drop=0.3))

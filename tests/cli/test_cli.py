@@ -268,6 +268,7 @@ def test_assign_refuses_what_does_not_fit(umbel: Shell, newcomers: Path) -> None
         assert "a run over Flower" in umbel.refused(*words)
 
 
+@pytest.mark.thorough
 def test_clusters_are_counted_where_a_method_keeps_vectors(umbel: Shell) -> None:
     umbel("run", "cfl-gp-digits", "--set", "rounds=5")
     command = ("estimate-clusters", "runs/cfl-gp-digits-seed0")

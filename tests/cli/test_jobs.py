@@ -225,7 +225,7 @@ def test_what_kills_every_job_ends_the_command(mine: Shell) -> None:
     "how",
     [
         signal.SIGKILL,
-        signal.SIGINT,
+        pytest.param(signal.SIGINT, marks=pytest.mark.thorough),
     ],
 )
 def test_no_job_outlives_its_parent(how: signal.Signals, mine: Shell, short: Path) -> None:

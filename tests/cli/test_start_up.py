@@ -59,6 +59,7 @@ AWAY = (
 )
 
 
+@pytest.mark.thorough
 def test_commands_that_are_about_no_paper_load_none(tmp_path: Path) -> None:
     program = (
         "import sys, umbel, umbel.cli\n"
@@ -76,6 +77,7 @@ def test_commands_that_are_about_no_paper_load_none(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
+@pytest.mark.long
 def test_a_run_of_a_chain_of_linear_layers_loads_no_compiler() -> None:
     program = (
         "import sys, umbel\n"
@@ -117,6 +119,7 @@ def test_every_command_is_where_its_line_of_help_says() -> None:
     assert app.get_command(context, "fly") is None
 
 
+@pytest.mark.long
 def test_without_flower_the_extra_that_brings_it_is_named(tmp_path: Path) -> None:
     program = (
         "import sys\n"

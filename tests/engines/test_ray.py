@@ -79,9 +79,10 @@ def engines(cluster: Any) -> dict[str, RayCluster]:
 @pytest.mark.parametrize(
     ("kind", "work"),
     [
-        *(("sequential", work) for work in WORKS[::3]),
-        ("sequential", Evaluation("validation")),
-        *(("vectorised", work) for work in [*WORKS[::6], Evaluation("validation")]),
+        ("sequential", WORKS[0]),
+        ("vectorised", Evaluation("validation")),
+        *(pytest.param("sequential", w, marks=pytest.mark.thorough) for w in WORKS[3::3]),
+        *(pytest.param("vectorised", w, marks=pytest.mark.thorough) for w in WORKS[::6]),
     ],
     ids=str,
 )
@@ -245,7 +246,9 @@ def test_an_address_where_nobody_listens_is_said_soon(
         make_engine(mlp(), blobs(), settings)
 
 
-@pytest.mark.parametrize("strike", [kill_an_actor, kill_a_machine])
+@pytest.mark.parametrize(
+    "strike", [kill_an_actor, pytest.param(kill_a_machine, marks=pytest.mark.thorough)]
+)
 def test_clients_of_what_is_lost_in_a_round_are_asked_again(
     strike: Any, cluster: Any, tmp_path: Path
 ) -> None:

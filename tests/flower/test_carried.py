@@ -72,6 +72,7 @@ def project(umbel: Shell) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")  # in Flower
 def test_an_app_carries_the_code_of_its_experiment(umbel: Shell, project: Path) -> None:
     out, _ = umbel("flower", "new", "my-sites", "--experiment", str(project / "e.toml"))

@@ -108,6 +108,7 @@ class Reader:
         return said
 
 
+@pytest.mark.thorough
 def test_every_command_of_the_page_does_what_it_says(tmp_path: Path) -> None:
     with Deployment(tmp_path, linked=False) as deployed:
         reader = Reader(deployed)

@@ -39,6 +39,7 @@ def served(folder: Path, tiny: Path, *tables: Federation, clients: int) -> RunFo
     return serve(site(folder, *tables, of=experiment), experiment, settings)
 
 
+@pytest.mark.thorough
 def test_sites_may_keep_the_tokenizer_in_folders_of_their_own(tmp_path: Path) -> None:
     tiny = encoder(tmp_path / "tiny")
     copy = shutil.copytree(tiny, tmp_path / "copy")

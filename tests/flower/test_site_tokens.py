@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
 import umbel
@@ -38,6 +39,7 @@ def finished(folder: Path) -> umbel.Result:
     return umbel.load(serve(grid, READING, settings).path)
 
 
+@pytest.mark.thorough
 def test_models_that_read_tokens_are_exported(tmp_path: Path) -> None:
     result = finished(tmp_path)
     fits = result.made_for[0]

@@ -100,7 +100,6 @@ def test_every_published_number_is_of_a_cell_and_a_measure(wanted: Reproduction)
 
 EVERY_KIND = (
     "flacc-table3",
-    "flacc-fig8",
     "cflgp-fig1",
     "cflgp-fig19",
     "cflgp-table1-csi",

@@ -45,6 +45,7 @@ def check_texts_make_the_runs(folder: Path, page: Page) -> None:
     assert all(experiment in made for experiment in there)
 
 
+@pytest.mark.thorough
 def test_with_controls_each_seed_has_its_own_sizes_and_the_command_makes_them(
     umbel: Shell,
 ) -> None:

@@ -142,7 +142,7 @@ def test_names_are_words_and_never_programs(tmp_path: Path) -> None:
         assert "<b>" not in json.dumps(figure)
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 def test_of_many_clients_a_share_is_drawn_and_the_page_says_so(tmp_path: Path) -> None:
     page = report(many(), tmp_path)
     assert "of their 3000 clients are drawn" in page.said

@@ -92,6 +92,7 @@ def test_networks_with_adapters_are_exported_whole(
             torch.testing.assert_close(program(x), tuned.model_for(0)(x))
 
 
+@pytest.mark.thorough
 def test_a_text_classifier_is_exported(tmp_path: Path) -> None:
     recipe = TextClassifier(encoder=str(encoder(tmp_path / "tiny")), adapters=2)
     net = umbel.Net(lambda: recipe.build((8,), 2))
@@ -106,6 +107,7 @@ def test_a_text_classifier_is_exported(tmp_path: Path) -> None:
         torch.testing.assert_close(theirs(x), result.model(0)(x))
 
 
+@pytest.mark.thorough
 def test_a_model_of_the_next_token_is_exported(tmp_path: Path) -> None:
     net = umbel.Net(adapted(made("GPT2LMHeadModel"), lora("CAUSAL_LM", **OF_GPT2), pad=0))
     rng = np.random.default_rng(0)

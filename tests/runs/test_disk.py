@@ -86,7 +86,7 @@ def end_of(folder: RunFolder) -> tuple[list[Record], list[bytes], list[str]]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("fault", ["kill", "full"])
+@pytest.mark.parametrize("fault", ["kill", pytest.param("full", marks=pytest.mark.thorough)])
 def test_a_run_goes_on_from_every_change_of_its_last_round(
     fault: Fault, begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -289,6 +289,7 @@ def test_a_process_killed_at_any_moment_goes_on_to_the_same_end(tmp_path: Path) 
     assert_same_end(folder, expected)
 
 
+@pytest.mark.long
 def test_a_process_interrupted_from_the_keyboard_says_how_to_go_on(tmp_path: Path) -> None:
     folder = begin(tmp_path / "run", replace(EXPERIMENT, rounds=2000))
     process = start_umbel(tmp_path, "resume", str(folder.path))

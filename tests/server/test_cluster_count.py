@@ -70,6 +70,7 @@ def test_groups_are_not_split_for_a_gap_that_is_hardly_wider() -> None:
     assert judge(grouped(4, size=20), 20, 0)[0] == 4
 
 
+@pytest.mark.thorough
 def test_without_groups_several_clusters_are_found_as_rarely_as_promised() -> None:
     draw = torch.manual_seed(1)
     spread = torch.linspace(3, 0.1, 40)  # longer along some axes than along others

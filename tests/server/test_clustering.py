@@ -333,6 +333,7 @@ def test_equal_rows_stay_together_where_two_clusters_are_equally_near() -> None:
             assert len(set(labels[1:-1].tolist())) == 1
 
 
+@pytest.mark.thorough
 def test_k_medoids_loses_no_more_than_the_package_it_took_the_place_of() -> None:
     rng = np.random.default_rng(0)
     for number in range(200):

@@ -32,7 +32,7 @@ ROUNDS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("lin-emnist", {"clients": 16, "images_per_label": 14}, "cnn-lin", {"kernel": 5}),
 ]
 
-OFTEN = ("bearing-faults", "rotated-mnist-4", "channel-state", "letters")
+OFTEN = ("bearing-faults", "channel-state", "letters")
 """One of each kind of data; the others are read at length."""
 
 
