@@ -23,7 +23,7 @@ from umbel.summary import in_short
 T = TypeVar("T")
 
 Use: TypeAlias = Literal["averaged", "stored", "compared"]
-"""What becomes of replies in their round. "averaged": they enter averages, in which no client may
+"""Use of replies in their round. "averaged": they enter averages, in which no client may
 have too large a share. "stored": each changes its client's own model, which may be averaged later;
 shares are bounded then. "compared": they only place clients, and change no model.
 """
@@ -81,7 +81,7 @@ def check_numbers(values: object, name: str, end: int, of: str) -> None:
 
 @dataclass(frozen=True)
 class Request:
-    """What a round yields: these clients are to do this work with these tensors."""
+    """Clients, the work that they are to do, and the tensors they are sent; a round yields it."""
 
     work: Work  #: what each client computes
     clients: Tensor  #: (N,) int64, no client twice
@@ -102,7 +102,7 @@ class Request:
         return {**each, **{name: tensor.shape for name, tensor in self.shared.items()}}
 
     def sent_to(self, position: int) -> dict[str, Tensor]:
-        """What the client at this position receives."""
+        """Return the tensors that the client at this position receives, by name."""
         return {**self.shared, **{name: rows.row(position) for name, rows in self.each.items()}}
 
     def pick(self, positions: Tensor) -> Request:
@@ -117,7 +117,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Replies:
-    """What a round is sent for a request: one row for each client that answered.
+    """The answers to a request: one row for each client that answered.
 
     Rows are in any order, and clients may be missing.
     """
@@ -149,7 +149,7 @@ Flow: TypeAlias = Generator[Request, Replies, T]
 
 @runtime_checkable
 class Engine(Protocol):
-    """Where clients work: a loop, one batched tensor program, machines elsewhere.
+    """Does clients' work: in a loop, in one batched tensor program, or on other machines.
 
     An engine whose clients are on other machines has the attribute `elsewhere = True`. Each request
     then goes to them in one exchange, even if the rows could be requested in blocks and summed, and
@@ -178,6 +178,7 @@ def drive(flow: Flow[T], engine: Engine) -> T:
     as_flow(flow, "round")
     try:
         request = _asked(next(flow))
+        # The number of a request in its round is counted here, so that no method has to count.
         while True:
             replies = engine.send(request)
             request = _asked(flow.send(replies.in_order()), request.number + 1)

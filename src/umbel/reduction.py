@@ -51,9 +51,10 @@ class Reduction:
     __repr__ = in_short
 
     def of(self, clients: Tensor, columns: Mapping[str, Tensor]) -> tuple[Sums, dict[str, Tensor]]:
-        """The sums, and the other columns, of the replies of these clients."""
+        """Return the sums and the other columns of these clients' replies."""
         others = {name: rows for name, rows in columns.items() if name != self.column}
         labels = columns[self.chosen] if self.labels is None else self.labels[clients]
+        # Without `labels`, the cluster is the client's own choice, a column of its reply.
         ones = torch.ones(len(clients), dtype=torch.float64)
         weights = ones if self.weights is None else columns[self.weights]
         return cluster_sums(columns[self.column], labels, weights, self.num_clusters), others
@@ -66,9 +67,11 @@ def cluster_sums(rows: Tensor, labels: Tensor, weights: Tensor, num_clusters: in
     wide = rows.to(torch.promote_types(rows.dtype, torch.float32))
     dtype = rows.dtype if rows.is_floating_point() else wide.dtype
     own = weights.to(wide.dtype)
+    # The matrix of shares would be mostly zeros, and as large as the rows.
     if num_clusters > MANY:
         values = wide.new_zeros(num_clusters, wide.shape[1])
         return Sums(values.index_add_(0, labels, wide * own[:, None]), total, dtype)
+    # shares (K, N): a client's weight in the row of its cluster, so that the sums are one product.
     shares = wide.new_zeros(num_clusters, len(wide))
     shares[labels, torch.arange(len(wide))] = own
     return Sums(shares @ wide, total, dtype)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 
 class Stream(IntEnum):
-    """What a random number is for. Append only: the order is part of every published result."""
+    """Purpose of a random number. Append only: the order is part of every published result."""
 
     DATA = 0  # which examples each client holds, and how the groups differ
     MODEL = 1  # initial models

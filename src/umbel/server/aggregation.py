@@ -1,4 +1,4 @@
-"""How the server averages clients' updates to steps of models."""
+"""Averages of clients' updates, which are steps of the models."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def cluster_mean(rows: Tensor, labels: Tensor, weights: Tensor, num_clusters: in
 
 @dataclass(frozen=True)
 class Averaging(Settings):
-    """How updates are averaged to steps of models: an option of every method that averages.
+    """Weights and shared parameters of averages of updates: an option of most methods.
 
     >>> umbel.FedAvg(averaging=umbel.Averaging("equal", shared=("trunk.*",))).averaging.weights
     'equal'
@@ -48,7 +48,10 @@ class Averaging(Settings):
         num_clusters: int,
         layout: Layout,
     ) -> Tensor:
-        """The step of each cluster's model: updates (N, P), labels (N,) -> (K, P).
+        """Return the step of each cluster's model: updates (N, P), labels (N,) -> (K, P).
+
+        step_k = sum_i w_i update_i / sum_i w_i over the clients i of cluster k, where w_i is the
+        number of examples, or 1.
 
         The model of a cluster without clients does not change, except for shared parameters (Ghosh
         et al. 2020, weight sharing), which take the same step in all clusters.
@@ -57,7 +60,7 @@ class Averaging(Settings):
         return self.step_of(cluster_sums(update, labels, weights, num_clusters), layout)
 
     def reduction(self, num_clusters: int, labels: Tensor | None = None) -> Reduction:
-        """The reduction for `step_of`; labels (M,) of all clients, or None if clients choose."""
+        """Return the reduction for `step_of`; labels (M,) of clients, or None if they choose."""
         weights = "num_examples" if self.weights == "examples" else None
         return Reduction(num_clusters, labels, weights)
 
@@ -70,9 +73,12 @@ class Averaging(Settings):
         are added one by one as before, so that the sums are the same to the last bit.
         """
         asked = torch.unique(labels[cohort])
+        # At least MANY + 1 rows: with fewer, a matrix product would add in another order.
         rows = max(len(asked), MANY + 1)
         if self.shared or rows >= num_clusters:
             return self.reduction(num_clusters, labels), None
+        # places (K,): the row of each asked cluster among these; other clusters have no client
+        # here.
         places = torch.zeros(num_clusters, dtype=torch.long)
         places[asked] = torch.arange(len(asked))
         return self.reduction(rows, places[labels]), asked
@@ -82,6 +88,7 @@ class Averaging(Settings):
         means = sums.means()
         if not self.shared:
             return means
+        # Shared parameters: one mean over the clients of all clusters, in every row.
         everyone = Sums(
             sums.values.sum(0, keepdim=True), sums.weights.sum(0, keepdim=True), sums.dtype
         )
@@ -89,7 +96,7 @@ class Averaging(Settings):
 
 
 def moved(models: Tensor, step: Tensor, clusters: Tensor | None) -> Tensor:
-    """The models (K, P) after this step of all of them, or of `clusters` (J,), its first rows."""
+    """Add a step to all models (K, P), or its first J rows to those of `clusters` (J,)."""
     if clusters is None:
         return models + step
     return models.index_add(0, clusters, step[: len(clusters)])

@@ -162,6 +162,7 @@ def _elbow(inertia: NDArray[np.float64], squares: float) -> int:
     """
     if len(inertia) < 3 or inertia[0] <= ROUNDING * squares:
         return 1
+    # The first and the last point of the curve are on the line; the elbow is farthest below it.
     line = np.linspace(inertia[0], inertia[-1], len(inertia))
     return int((line - inertia).argmax()) + 1
 
@@ -178,8 +179,10 @@ def _gap(rows: NDArray[np.float64], inertia: NDArray[np.float64], seed: int) -> 
     tiny = 1e-12 * (1 + inertia[0])
     drawn = [rng.uniform(low, high, rows.shape) for _ in range(REFERENCES)]
     logs = [np.log(_inertia(reference, len(inertia), seed) + tiny) for reference in drawn]
+    # A set with few distinct rows has a shorter curve: compare as far as all curves go.
     count = min(map(len, [inertia, *logs]))
     table = np.stack([log[:count] for log in logs])
+    # Gap(k) = mean over references of log W*_k - log W_k, s_k = sd_k sqrt(1 + 1/B)
     gap = table.mean(0) - np.log(inertia[:count] + tiny)
     spread = table.std(0) * np.sqrt(1 + 1 / REFERENCES)
     best = int(gap.argmax())

@@ -55,18 +55,24 @@ def judge(profile: Tensor, largest: int, seed: int) -> tuple[int, float]:
     rows = _principal(profile.detach().cpu().double().numpy())
     if not rows.size:
         return 1, 1.0
+    # The hypothesis: one normal distribution with these deviations along the principal axes.
     deviation = rows.std(0, ddof=1)
     largest = min(largest, max(2, len(rows) // 2))
     axes = sorted({min(number, rows.shape[1]) for number in (*AXES, rows.shape[1])})
     curve = _curves(rows, largest, axes)
     drawn = [_principal(rng.standard_normal(rows.shape) * deviation) for _ in range(REFERENCES)]
     without = np.stack([_curves(reference, largest, axes) for reference in drawn])
+    # curve (A, largest - 1): log of the share of squares within 2, 3, ... clusters, on each set of
+    # axes.
     mean, spread = without.mean(0), without.std(0) + 1e-9
+    # Gap of the clients, and the widest gap of each simulated set, in the same units.
     most = (mean - curve) / spread
     highest = ((mean - without) / spread).max((1, 2))
+    # The p-value of a Monte Carlo test: the clients count as one of the sets, so it is never 0.
     chance = float((1 + (highest >= most.max()).sum()) / (1 + REFERENCES))
     if chance >= LEVEL:
         return 1, chance
+    # On the axes with the widest gap; +2 as the first entry is for two clusters.
     curve = most[most.max(1).argmax()]
     return int((curve >= NEARLY * curve.max()).argmax()) + 2, chance
 
@@ -74,6 +80,7 @@ def judge(profile: Tensor, largest: int, seed: int) -> tuple[int, float]:
 def _principal(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     """The centred vectors in coordinates of their principal axes, in descending variance."""
     centred = vectors - vectors.mean(0)
+    # From the Gram matrix (M, M), since D is often far larger than M: coordinates are U S.
     values, axes = np.linalg.eigh(centred @ centred.T)
     values, axes = values[::-1], axes[:, ::-1]
     some = values > 1e-10 * np.square(vectors).sum()

@@ -128,6 +128,7 @@ def parted(clusterer: Clusterer, num_clusters: int | None) -> tuple[Clusterer, i
     finds it by itself, or if the clusterer needs a number and there is none.
     """
     defaults = {member.name: member.default for member in fields(clusterer)}
+    # No such field, as in DBSCAN, or one that always has a number: the caller must give none.
     if defaults.get("num_clusters", MISSING) is not None:
         expected = f"allowed with {type(clusterer).__name__}, which takes no number of clusters"
         check(num_clusters is None, "num_clusters", num_clusters, expected)
@@ -170,8 +171,10 @@ def settled(labels: Tensor, distance: Tensor, noise: Noise) -> Tensor:
     labels = labels[first]
     outside, names = labels < 0, torch.unique(labels[labels >= 0])
     if noise == "apart":
+        # Above all names of clusters, and equal for clients at no distance from each other.
         labels = torch.where(outside, len(labels) + first, labels)
     elif len(names):
+        # (N, K) mean distance of each client to each cluster.
         means = torch.stack([distance[:, labels == name].mean(1) for name in names], dim=1)
         labels = torch.where(outside, names[means.argmin(1)], labels)
     return torch.from_numpy(in_order_of_appearance(labels.numpy()))
@@ -184,6 +187,7 @@ def medoids(distance: Tensor, labels: Tensor) -> Tensor:
     """
     distance = (distance + distance.T) / 2  # a matrix product may round the two halves differently
     within = distance.where(labels[:, None] == labels[None, :], 0).sum(1).numpy()
+    # By cluster, then by sum of distances, then by position: each cluster's first is its medoid.
     order = np.lexsort((np.arange(len(labels)), within, labels.numpy()))
     _, first = np.unique(labels.numpy()[order], return_index=True)
     return torch.from_numpy(order[first]).long()

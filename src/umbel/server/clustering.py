@@ -94,6 +94,8 @@ def leading_projection(rows: Tensor, rank: int, seed: int) -> Tensor:
 
         u, sigma, _ = randomized_svd(rows.numpy(), rank, n_iter=7, random_state=seed % 2**32)
         return torch.from_numpy(u * sigma).double()
+    # G = U S V^T, rows on the left. Few rows: G G^T = U S^2 U^T gives U and S, and G V = U S.
+    # Few columns: G^T G = V S^2 V^T gives V, and the projection is G V.
     if rows.shape[0] <= rows.shape[1]:
         return projection_by(inner_products(rows), rank)
     _, vectors = torch.linalg.eigh(inner_products(rows.T))
@@ -104,6 +106,7 @@ def leading_projection(rows: Tensor, rank: int, seed: int) -> Tensor:
 def projection_by(products: Tensor, rank: int) -> Tensor:
     """The result (N, R) of `leading_projection` for rows with these inner products (N, N)."""
     rank = min(rank, len(products))
+    # `eigh` sorts eigenvalues in ascending order: the last ones lead.
     spectrum, vectors = torch.linalg.eigh(products)
     lengths = spectrum[-rank:].flip(0).clamp(min=0).sqrt()
     # The root would lift the rounding error of an eigenvalue of 0 to 1e-8 of the largest length.
@@ -143,7 +146,7 @@ def _cosines(rows: Tensor, others: Tensor) -> Tensor:
 
 
 def _lengths(rows: Tensor) -> Tensor:
-    """(N,) the length of each row, in double precision, at least the length that counts as zero."""
+    """Return the length (N,) of each row in double precision, at least `TINY`: it is a divisor."""
     return norms_of(rows).clamp(min=TINY)
 
 
@@ -153,6 +156,7 @@ def orthonormal_bases(vectors: Tensor) -> Tensor:
     If the rank is lower, the last columns of the basis are zero.
     """
     basis, size, _ = torch.linalg.svd(vectors.double(), full_matrices=False)
+    # Directions with a singular value this small are rounding errors of the client's vectors.
     independent: Tensor = size > 1e-6 * size[:, :1]
     bases: Tensor = basis * independent[:, None]
     return bases
@@ -173,6 +177,8 @@ def principal_angles(bases: Tensor, others: Tensor, measure: Angles) -> Tensor:
         angles = cosines.acos().rad2deg()
         angles = angles.where(angles > NO_ANGLE, 0)
         shared = rank.clamp(max=int((basis != 0).any(0).sum()))  # (L,)
+        # Padding columns are zero and have a cosine of 0: 90 degrees that are no angle between
+        # subspaces.
         real = torch.arange(angles.shape[1]) < shared[:, None]
         measured = angles[:, 0] if measure == "smallest" else angles.where(real, 0).sum(1)
         rows.append(measured.where(shared > 0, 90.0))
@@ -200,6 +206,7 @@ def k_means(rows: Tensor, num_clusters: int, seed: int) -> Tensor:
     kinds, first = _kinds(values)
     if len(first) <= num_clusters:
         return torch.from_numpy(in_order_of_appearance(kinds))
+    # scikit-learn takes seeds of 32 bits.
     fit = KMeans(num_clusters, n_init=10, random_state=seed % 2**32).fit
     with TURN.lock, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -210,6 +217,8 @@ def k_means(rows: Tensor, num_clusters: int, seed: int) -> Tensor:
 
 def _kinds(rows: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The kind (N,) of each row (N, D), and the first row of each; rounding makes no kinds."""
+    # A grid of this step: rows that fall on one point of it differ by rounding only. A step of 1
+    # serves rows that are all 0.
     apart = rows - rows.mean(0)
     step = max(ALIKE * np.abs(apart).max(initial=0), ROUNDING * np.abs(rows).max(initial=0)) or 1.0
     rounded = (apart / step).round()
@@ -227,6 +236,7 @@ def first_alike(distance: Tensor) -> Tensor:
         return torch.zeros(0, dtype=torch.long)
     far = max(1, len(distance) // 10) if len(distance) > 4 else 0
     near = distance.mean(1).argsort()[: len(distance) - far]
+    # (N, N) bool; in a row, the first True is the first row at no distance.
     alike = distance <= max(ALIKE * float(distance[near[:, None], near].max()), TINY)
     # `argmax` gives the first of several.
     return alike.fill_diagonal_(True).to(torch.uint8).argmax(1)
@@ -284,6 +294,7 @@ def agglomerate(
     check((num_clusters or 1) <= most, "num_clusters", num_clusters, f"in 1 to {most}")
     if len(distance) < 2:
         return torch.zeros(len(distance), dtype=torch.long)
+    # Rows at no distance are never cut apart: more clusters than kinds of rows can't be had.
     if num_clusters is not None:
         num_clusters = min(num_clusters, len(torch.unique(first_alike(distance))))
     if linkage == "ward":
@@ -312,6 +323,7 @@ def _ward(distance: Tensor, num_clusters: int | None, threshold: float | None) -
     # scikit-learn supports Ward's linkage only for points, not for distances.
     tree = hierarchy.linkage(squareform(distance.double().numpy(), checks=False), "ward")
     if num_clusters is None:
+        # Each merge at the threshold or farther is undone, which adds a cluster.
         num_clusters = 1 + int((tree[:, 2] >= threshold).sum())
     labels = hierarchy.cut_tree(tree, num_clusters)[:, 0]
     return torch.from_numpy(in_order_of_appearance(labels))
@@ -326,8 +338,10 @@ def loss_distance(
     N) is L_m(w_i). Without `returned`, the result is only the half of the distance that does not
     need it.
     """
+    # Eq. 6: |L_i(w_i) - L_m(w_i)| + |L_i(w_m) - L_m(w_m)|
     if metric == "loss-gap":
         half = (theirs - medoid_own).abs()
         return half if returned is None else half + (own[:, None] - returned.T).abs()
+    # Eq. 2: |L_i(w_i) - L_i(w_m)| + |L_m(w_i) - L_m(w_m)|
     half = (theirs - own[:, None]).abs()
     return half if returned is None else half + (returned.T - medoid_own).abs()

@@ -31,6 +31,7 @@ def faster_pam(
     nearest, first, second = _nearest_two(distance, medoids)
     loss = float(weights @ first)
     idle = at = 0
+    # Ends when no block has had a swap that lowers the loss since the last swap.
     while idle < len(blocks):
         block, at = blocks[at], (at + 1) % len(blocks)
         change = _changes(distance[block], nearest, first, second, weights, len(medoids))
@@ -76,6 +77,7 @@ def _nearest_two(
     nearest = apart.argmin(0)
     every = np.arange(apart.shape[1])
     first = apart[nearest, every].clip(0)
+    # Without its nearest medoid, the smallest distance left is to the second nearest.
     apart[nearest, every] = np.inf
     return nearest, first, apart.min(0)
 
@@ -88,15 +90,19 @@ def _changes(
     weights: NDArray[np.int64],
     num_medoids: int,
 ) -> NDArray[np.float64]:
-    """By how much the loss changes (B, K) if each of these rows takes the place of each medoid.
+    """Return the changes (B, K) of the loss if each of these rows takes each medoid's place.
 
     Rows that are nearer to the new medoid go to it, whichever medoid leaves: one sum for all K.
     Those whose medoid leaves go to the new one, or to their second nearest: a sum over its cluster.
     """
+    # member (N, K): the row's weight in the column of its medoid, 0 elsewhere.
     member = np.zeros((len(nearest), num_medoids))
     member[np.arange(len(nearest)), nearest] = weights
+    # joining (B,) = sum_n w_n (min(d(b, n), first_n) - first_n), whichever medoid leaves
     joined = np.minimum(to_rows, first, dtype=np.float64)
     joining = joined @ weights.astype(np.float64) - first @ weights
+    # leaving (B, K) = sum over n of cluster k of w_n (max(min(d(b, n), second_n), first_n) -
+    # first_n): the part that `joining` has counted already is not counted again.
     moved = np.minimum(to_rows, second, dtype=np.float64)
     leaving = np.maximum(moved, first, out=moved) @ member - first @ member
     changes: NDArray[np.float64] = joining[:, None] + leaving

@@ -57,14 +57,16 @@ def side_by_side(features: Sequence[Tensor], complete: Tensor) -> Tensor:
 
 def moved(block: Tensor, answer: Features, rate: Tensor) -> Tensor:
     """Features (M, J) after each client's row has moved to its answer (N, J) by a rate (N,)."""
+    # In most rounds all clients answer: the table is then not indexed, which would copy it.
     everyone = torch.equal(answer.clients, torch.arange(len(block)))
     old = block if everyone else block[answer.clients]
+    # g <- (1 - rate) g + rate answer, which for rate 1/n is the running mean of n answers.
     near = torch.lerp(old, answer.feature, rate[:, None])
     return near if everyone else block.index_copy(0, answer.clients, near)
 
 
 def to_means(mine: Tensor, theirs: Tensor, labels: Tensor, count: int) -> Tensor:
-    """Distances (N, K) of features (N, J) to the mean of features (L, J) for each label (L,).
+    """Return distances (N, K) of features (N, J) to the mean of features (L, J) for each label.
 
     Distances to a cluster without clients are infinite.
     """

@@ -30,13 +30,14 @@ def products_of(features: Sequence[Tensor]) -> Tensor:
 
 def no_products(models: int, clients: int, size: int) -> Tensor:
     """Inner products of features that are all zero: (K, M, M), or (K, 0, 0) if none are kept."""
+    # Above LARGEST_GRAM clients, the SVD does not use inner products.
     large = clients * size >= KEPT_FROM and clients * KEPT_SHARE <= size
     kept = clients if large and clients <= LARGEST_GRAM else 0
     return torch.zeros(models, kept, kept, dtype=torch.double)
 
 
 def products_after(products: Tensor, block: Tensor, turn: int) -> Tensor:
-    """The kept products, if any, updated after the features (M, J) for one model changed."""
+    """Return the kept products, if any, after the features (M, J) for one model changed."""
     if not products.numel():
         return products
     products = products.clone()

@@ -1,4 +1,4 @@
-"""How clusters are numbered: what finds them leaves their order to chance, or to rounding."""
+"""Numbers of clusters that do not depend on the order in which a clusterer finds them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from umbel.flow import check_numbers
 
 
 def in_order_of_appearance(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The same clusters named 0 to K-1 in order of their first clients."""
+    """Renumber clusters 0 to K-1, in order of their first clients."""
     _, first, names = np.unique(labels, return_index=True, return_inverse=True)
     rank = np.empty(len(first), dtype=np.int64)
+    # `first` (K,): position of each cluster's first client; its rank is the cluster's new number.
     rank[np.argsort(first)] = np.arange(len(first))
     return rank[names]
 
@@ -36,6 +37,9 @@ def match_labels(new: Tensor, old: Tensor, num_clusters: int) -> Tensor:
     for name, labels in (("new", new), ("old", old)):
         check_numbers(labels, name, num_clusters, "clusters")
     check(len(new) == len(old), "new", len(new), f"{len(old)} labels, as many as old has")
+    # overlap (K, K): entry k, l counts the clients of new cluster k whose old label is l. The
+    # matching with the largest sum keeps the most labels (Algorithm 3, lines 3 and 4, of Kim et al.
+    # 2024).
     overlap = one_hot(new, num_clusters).T @ one_hot(old, num_clusters)
     _, names = linear_sum_assignment(overlap.numpy(), maximize=True)
     return torch.from_numpy(names).long()[new]

@@ -24,7 +24,9 @@ def within_shares(counts: Tensor, clusters: Tensor, share: float) -> Tensor:
     allowed, claimed = counts.clone(), counts.double()
     _, index, sizes = torch.unique(clusters, return_inverse=True, return_counts=True)
     sums = torch.zeros(len(sizes), dtype=torch.double).index_add_(0, index, claimed)
-    # In most cases no cluster has such a client, even if there are many clusters.
+    # In most cases no cluster has such a client, even if there are many clusters. c_i > share sum_j
+    # c_j, written as c_i (1 - share) > share (sum_j c_j - c_i). A client that is alone in its
+    # cluster has the whole average in any case.
     heavy = (claimed * (1 - share) > share * (sums[index] - claimed)) & (sizes[index] > 1)
     for cluster in sorted(set(index[heavy].tolist())):
         members = index == cluster
@@ -42,10 +44,13 @@ def bounded_weights(counts: Tensor, share: float) -> Tensor:
         return counts
     if not some.all():
         return counts.masked_scatter(some, bounded_weights(counts[some], share))
+    # No weight falls below the smallest count: weights stay whole numbers of at least 1.
     least = counts.double().clamp(max=float(counts.min()))
     bounded = counts.double().clamp(
         max=max(_level(counts.double(), share) + 2, float(counts.min()))
     )
+    # Weights are whole, so the level is only a start: c_i <= share / (1 - share) sum_(j != i) c_j
+    # is enforced again and again, as each cut lowers the others' bounds.
     for _ in range(ROUNDS):
         others = bounded.sum() - bounded
         most = share / (1 - share) * others * (1 + ROUNDING)
@@ -60,8 +65,10 @@ def _level(counts: Tensor, share: float) -> float:
     """The number that the largest counts (N,) are cut to, so that each has this share of all."""
     falling = counts.sort(descending=True).values
     cut = torch.arange(1, len(falling) + 1, dtype=torch.double)
+    # If the h largest are cut to l: l = share (h l + rest_h), so l = share rest_h / (1 - share h).
     rest = falling.sum() - falling.cumsum(0)
     levels = torch.where(cut * share < 1, share * rest / (1 - cut * share), inf)
+    # The counts that exceed their level are the first `heavy` ones: those are cut.
     heavy = int((levels < falling).long().cumprod(0).sum())
     return float(levels[heavy - 1]) if heavy else inf
 

@@ -85,13 +85,14 @@ class Context:
 
     @property
     def everyone(self) -> Context:
-        """The same round with all clients asked, for the same `use`."""
+        """The context of the round with all clients asked, for the same `use`."""
         return self.asking(torch.arange(self.num_clients))
 
     def asking(self, clients: Tensor, optional: bool = False, use: Use | None = None) -> Context:
-        """The same round with these clients asked, for this use (None: that of this context).
+        """Return the context of the round with these clients asked, for this use.
 
-        Raises `UsageError` for numbers that are no clients, and for a client named twice.
+        `use` None keeps that of this context. Raises `UsageError` for numbers that are no clients,
+        and for a client named twice.
         """
         check_numbers(clients, "clients", self.num_clients, "clients")
         cohort = clients.sort().values
@@ -127,6 +128,8 @@ class Context:
         for name, rows in each.items():
             check_rows(name, rows)
             rows.check(name, len(self.cohort))
+        # A client's seed does not depend on the others: the same work gives the same reply in any
+        # cohort.
         seeds = client_seeds(self.seed, Stream.CLIENT, self.round, self.cohort.numpy())
         request = Request(
             work, self.cohort, seeds, shared or {}, each, self.optional, reduction, use=self.use
@@ -147,6 +150,7 @@ class Context:
             check(shape == right, "reduction: labels: shape", shape, expected)
             check_numbers(labels[self.cohort], "reduction: labels", count, "clusters")
             return
+        # No labels: the work itself must promise a column with each client's choice.
         chosen = promised(request.work, request.shapes).get(reduction.chosen)
         how = "given: clients choose no cluster; write averaging.reduction(num_clusters, labels)"
         check(chosen is not None, "reduction: labels", None, how)

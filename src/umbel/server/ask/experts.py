@@ -58,16 +58,19 @@ def train_experts(
     check_work("local", local, LocalTraining)
     count = len(experts.models)
     routing = Routing(ctx.layout, count)
+    # own (K, P + R): model and router of each expert, which its clients train.
     own, index = routing.joined(experts.models, experts.routers), labels[ctx.cohort]
     reduction = averaging.reduction(count, labels)
     request = ctx.request(
         Routed(local.at_round(ctx.round), count),
         reduction=reduction,
         theta=Rows(own, index),
+        # The adapters of the other experts, which stay fixed.
         others=Rows(routing.others(experts.models), index),
     )
     replies = yield request
     sums, _ = summed(reduction, replies)
+    # Sums of the models' updates (K, P) and of the routers' (K, R).
     moved, turned = (replace(sums, values=values) for values in routing.parted(sums.values))
     step = averaging.step_of(moved, ctx.layout)
     return Experts(experts.models + step, experts.routers + turned.means())

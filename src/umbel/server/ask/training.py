@@ -110,7 +110,10 @@ def train_personal(theta: Rows, ctx: Context, work: MoreauTraining) -> Flow[Trai
 
 
 def summed(reduction: Reduction, replies: Replies) -> tuple[Sums, Mapping[str, Tensor]]:
-    """The sums, computed here unless they are in the replies already, and the other columns."""
+    """Return the sums and the other columns of replies.
+
+    An engine that can't sum while clients work returns rows, which are summed here.
+    """
     if replies.sums is not None:
         return replies.sums, replies.columns
     return reduction.of(replies.clients, replies.columns)
