@@ -21,7 +21,7 @@ from umbel.engines.replies.validation import Limits
 from umbel.flow import Engine, Replies, Request
 from umbel.result.run import Run
 from umbel.server import gram_matrix as kept_products
-from umbel.server.gram_matrix import products_of
+from umbel.server.clustering import inner_products
 
 
 def state(**changes: Any) -> CFLGPState:
@@ -300,7 +300,11 @@ def wide(products: bool) -> CFLGPState:
         coordinates=torch.arange(64),
         anchors=torch.zeros(2, 64),
     )
-    return replace(now, products=products_of(now.features)) if products else now
+    return (
+        replace(now, products=torch.stack([*map(inner_products, now.features)]))
+        if products
+        else now
+    )
 
 
 def test_kept_inner_products_are_those_of_the_features_and_change_nothing() -> None:
@@ -315,7 +319,7 @@ def test_kept_inner_products_are_those_of_the_features_and_change_nothing() -> N
         for block, found in zip(kept.features, kept.products, strict=True):
             whole = block.double().numpy()
             torch.testing.assert_close(found, torch.from_numpy(whole @ whole.T))
-        assert torch.equal(kept.products, products_of(kept.features))
+        assert torch.equal(kept.products, torch.stack([*map(inner_products, kept.features)]))
         assert torch.equal(kept.labels, fresh.labels)
         values = (method.evidence(each, torch.arange)["singular_values"] for each in (kept, fresh))
         torch.testing.assert_close(*values)

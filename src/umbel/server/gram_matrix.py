@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -17,15 +15,6 @@ They take at most a quarter of the features' memory, and save a second pass over
 
 KEPT_FROM = 2**20
 """Keeping products pays off from this number of feature values of a model."""
-
-
-def products_of(features: Sequence[Tensor]) -> Tensor:
-    """The inner products that a state keeps for these features, K of (M, J)."""
-    clients, size = features[0].shape
-    products = no_products(len(features), clients, size)
-    for k in range(len(features) if products.numel() else 0):
-        products[k] = inner_products(features[k])
-    return products
 
 
 def no_products(models: int, clients: int, size: int) -> Tensor:
