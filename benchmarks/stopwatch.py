@@ -13,7 +13,7 @@ from umbel.engines import remembering
 from umbel.engines.remembering import Remembering
 from umbel.engines.replies import bounds
 from umbel.engines.replies import guarded as wrappers
-from umbel.flow import drive
+from umbel.flow import through
 from umbel.folder.evidence_folder import EvidenceFolder
 from umbel.folder.run_folder import RunFolder
 from umbel.reduction import Reduction
@@ -89,9 +89,9 @@ class Watched:
 def watching(watch: Stopwatch) -> Iterator[None]:
     """Separate the parts of all rounds inside the block."""
 
-    def driven(flow: Any, engine: Any) -> Any:
+    def passed(flow: Any, engine: Any) -> Any:
         with watch.part("evaluation" if flow.gi_code.co_name == "evaluated" else "server"):
-            return drive(flow, engine)
+            return (yield from through(flow, engine))
 
     spared = Remembering.take
 
@@ -111,7 +111,7 @@ def watching(watch: Stopwatch) -> Iterator[None]:
         (RunFolder, "save", "checkpoint"),
     ]
     with ExitStack() as all_of_them:
-        all_of_them.enter_context(patch.object(runs, "drive", driven))
+        all_of_them.enter_context(patch.object(runs, "through", passed))
         for owner, name, part in functions:
             timed = watch.timed(part, getattr(owner, name))
             kept = timed if not isinstance(owner, type) else _method(timed)

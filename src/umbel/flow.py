@@ -9,7 +9,8 @@ Letters, everywhere: M clients in the federation, N clients asked, K clusters, P
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
@@ -21,6 +22,7 @@ from umbel.reduction import Reduction, Sums
 from umbel.summary import in_short
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 Use: TypeAlias = Literal["averaged", "stored", "compared"]
 """Use of replies in their round. "averaged": they enter averages, in which no client may
@@ -146,6 +148,9 @@ class Replies:
 Flow: TypeAlias = Generator[Request, Replies, T]
 """A generator for work at the server: it yields requests to clients, and returns a T."""
 
+Steps: TypeAlias = Generator[Request | T, Replies, R]
+"""A flow that also yields results on its way, and returns an R."""
+
 
 @runtime_checkable
 class Engine(Protocol):
@@ -169,22 +174,88 @@ def as_flow(thing: Flow[T], function: str) -> Flow[T]:
     return thing
 
 
+class Layer(ABC):
+    """An engine that passes requests on to the one within, and may change requests and replies."""
+
+    engine: Engine  # the one within
+
+    @abstractmethod
+    def ask(self, request: Request) -> Flow[Replies]:
+        """Answer a request, by requests to the innermost engine."""
+
+    def send(self, request: Request) -> Replies:
+        """Have the innermost engine answer."""
+        return returned(self.ask(request), innermost(self).send)
+
+
+def innermost(engine: Engine) -> Engine:
+    """The engine within all layers."""
+    return innermost(engine.engine) if isinstance(engine, Layer) else engine
+
+
+def ask(engine: Engine, request: Request) -> Flow[Replies]:
+    """Ask an engine: the innermost by `yield`."""
+    if isinstance(engine, Layer):
+        return (yield from engine.ask(request))
+    return (yield request)
+
+
 def drive(flow: Flow[T], engine: Engine) -> T:
     """Run a flow to its end, with `engine` answering its requests.
 
     Replies are sorted by client number, so that floating-point sums do not depend on who answered
     first. Raises `UsageError` if the flow is not a generator or yields anything but a `Request`.
     """
+    return returned(through(flow, engine), innermost(engine).send)
+
+
+def through(flow: Flow[T], engine: Engine) -> Flow[T]:
+    """Return what `drive` does, as a flow of requests to the innermost engine."""
     as_flow(flow, "round")
     try:
         request = _asked(next(flow))
         # The number of a request in its round is counted here, so that no method has to count.
         while True:
-            replies = engine.send(request)
+            replies = yield from ask(engine, request)
             request = _asked(flow.send(replies.in_order()), request.number + 1)
     except StopIteration as stop:
         result: T = stop.value
         return result
+
+
+def returned(flow: Flow[T], send: Callable[[Request], Replies]) -> T:
+    """Return the result of a flow, whose requests `send` answers."""
+    try:
+        next(answered(flow, send))
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    raise AssertionError("a flow yields requests alone")
+
+
+def answered(steps: Steps[T, R], send: Callable[[Request], Replies]) -> Generator[T, None, R]:
+    """Yield the results among what `steps` yields, while `send` answers the requests.
+
+    Errors of `send` are raised where the request was yielded.
+    """
+    try:
+        step = next(steps)
+        while True:
+            if not isinstance(step, Request):
+                yield step
+                step = next(steps)
+                continue
+            try:
+                replies = send(step)
+            except BaseException as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(replies)
+    except StopIteration as stop:
+        result: R = stop.value
+        return result
+    finally:
+        steps.close()
 
 
 def _asked(request: Request, number: int = 0) -> Request:

@@ -25,9 +25,10 @@ from umbel.engines.metering import Metered, Spent
 from umbel.engines.replies.faults import Faults, Faulty
 from umbel.engines.replies.guarded import Guarded, QuorumError
 from umbel.engines.replies.validation import Limits
-from umbel.flow import Replies, Request, Rows, Use
+from umbel.flow import Replies, Request, Rows, Use, returned
 from umbel.report.terminal.results import one_line
 from umbel.result.run import Run
+from umbel.run.rounds import Loop
 from umbel.server.aggregation import Averaging
 from umbel.server.shares import bounded_weights
 
@@ -268,9 +269,10 @@ def test_clients_that_do_not_answer_an_evaluation_are_in_the_record_of_the_round
     assert judged.num_absent == 4
     assert one_line(judged, 2).endswith("absent 4")
     # A run that ends early is evaluated once more, which says nothing twice.
-    closed, _ = run.closing(unjudged, state, 2)
+    loop = Loop(run, 2)
+    closed, _ = returned(loop.closing(unjudged, state), run.answer)
     assert (closed.missing, closed.refused) == (judged.missing, judged.refused)
-    assert run.closing(closed, state, 2)[0] == closed
+    assert returned(loop.closing(closed, state), run.answer)[0] == closed
 
 
 @given(st.lists(st.integers(1, 10**9), min_size=2, max_size=12), st.floats(0.05, 1.0))

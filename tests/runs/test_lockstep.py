@@ -32,7 +32,7 @@ from umbel.folder.run_folder import RunFolder
 from umbel.networks import MLP
 from umbel.result.run import Experiment, Run
 from umbel.run.joined_requests import merged
-from umbel.run.lockstep import is_faster, seats
+from umbel.run.lockstep import is_faster, lockstep_of
 from umbel.run.records import Record
 
 LOCAL = LocalTraining(epochs=2, batch_size=10)
@@ -124,7 +124,7 @@ def test_only_chains_of_linear_layers_of_several_clients_are_side_by_side(
     net = Net(lambda: nn.Sequential(nn.Linear(6, 8), between, nn.Linear(8, 3)), objective)
     here = EngineSettings(device="cpu")
     runs = [Run(FedAvg(LOCAL), federation, net, seed=seed, engine=here) for seed in (0, 1)]
-    assert (is_faster(runs[0]) and seats(runs) is not None) == together
+    assert (is_faster(runs[0]) and lockstep_of(runs) is not None) == together
 
 
 def test_runs_that_stopped_in_different_rounds_go_on_together(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from umbel.client.work import MEMORY
 from umbel.client.work.base import Cost, cost_of
-from umbel.flow import Engine, Replies, Request
+from umbel.flow import Engine, Flow, Layer, Replies, Request, ask
 from umbel.summary import in_short
 
 
@@ -26,7 +26,7 @@ class Spent:
 
 
 @dataclass
-class Metered:
+class Metered(Layer):
     """Counts the bytes, what the work costs, and the seconds.
 
     Clients' memory (`MEMORY`) is not counted: deployed clients keep it, so that it is not sent.
@@ -41,8 +41,8 @@ class Metered:
 
     __repr__ = in_short
 
-    def send(self, request: Request) -> Replies:
-        replies = self.again(request)
+    def ask(self, request: Request) -> Flow[Replies]:
+        replies = yield from self.again(request)
         to_each = sum(tensor.nbytes for tensor in request.shared.values())
         to_each += sum(
             prod(rows.table.shape[1:]) * rows.table.itemsize
@@ -65,10 +65,10 @@ class Metered:
         each = zip(different.tolist(), counts.tolist(), strict=True)
         return sum((cost_of(request.work, size, shapes) * count for size, count in each), Cost())
 
-    def again(self, request: Request) -> Replies:
+    def again(self, request: Request) -> Flow[Replies]:
         """Send the same request again: its time counts, but its bytes are not counted twice."""
         start = perf_counter()
-        replies = self.engine.send(request)
+        replies = yield from ask(self.engine, request)
         self.seconds += perf_counter() - start
         return replies
 

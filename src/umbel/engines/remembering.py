@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from umbel.client.work import ChooseByLoss, MeanLoss
-from umbel.flow import Engine, Replies, Request, Rows
+from umbel.flow import Engine, Flow, Layer, Replies, Request, Rows, ask
 from umbel.summary import in_short
 
 
 @dataclass
-class Remembering:
+class Remembering(Layer):
     """An engine that keeps the last losses of all clients, for the next request that needs them.
 
     If clients are served the model with the lowest training loss, an evaluation computes the losses
@@ -32,14 +32,14 @@ class Remembering:
 
     __repr__ = in_short
 
-    def send(self, request: Request) -> Replies:
+    def ask(self, request: Request) -> Flow[Replies]:
         work = request.work
         if isinstance(work, ChooseByLoss) and work.judge == "all":
-            return self._chosen(request, work)
+            return (yield from self._chosen(request, work))
         if work == MeanLoss() and "models" in request.shared and self._asks_all(request):
-            losses = self._judged(request.shared["models"])[request.clients]
-            return Replies(request.clients, {"losses": losses})
-        return self.engine.send(request)
+            losses = yield from self._judged(request.shared["models"])
+            return Replies(request.clients, {"losses": losses[request.clients]})
+        return (yield from ask(self.engine, request))
 
     def take(self) -> float:
         """The seconds saved since the last call; to be called at the end of a round.
@@ -50,15 +50,16 @@ class Remembering:
         self.models = self.losses = None
         return taken
 
-    def _chosen(self, request: Request, work: ChooseByLoss) -> Replies:
+    def _chosen(self, request: Request, work: ChooseByLoss) -> Flow[Replies]:
         models = request.shared["models"]
-        losses = self._judged(models, again=True)[request.clients]
+        every = yield from self._judged(models, again=True)
+        losses = every[request.clients]
         chosen = losses.argmin(1)
         theta = {**request.each, "theta": Rows(models, chosen)}
-        replies = self.engine.send(replace(request, work=work.then, each=theta))
+        replies = yield from ask(self.engine, replace(request, work=work.then, each=theta))
         return replace(replies, columns={**replies.columns, "chosen": chosen, "losses": losses})
 
-    def _judged(self, models: Tensor, again: bool = False) -> Tensor:
+    def _judged(self, models: Tensor, again: bool = False) -> Flow[Tensor]:
         """The mean training loss (M, K) of each of the models (K, P) on each client."""
         if self.models is not None and self.losses is not None and torch.equal(models, self.models):
             if again:  # only the first block of a round saves any time
@@ -68,7 +69,8 @@ class Remembering:
         everyone = torch.arange(self.num_clients)
         # Seeds of 0: the losses that are kept must not depend on the round that requested them.
         request = Request(MeanLoss(), everyone, [0] * len(everyone), {"models": models})
-        self.models, self.losses = models.clone(), self.engine.send(request).columns["losses"]
+        replies = yield from ask(self.engine, request)
+        self.models, self.losses = models.clone(), replies.columns["losses"]
         self.seconds = 0.0 if again else perf_counter() - began
         return self.losses
 

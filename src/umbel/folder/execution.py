@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import islice
 from time import perf_counter
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from umbel.algorithms.base import State
 from umbel.checks import QuorumError, UsageError, check, naming
@@ -20,7 +18,7 @@ from umbel.experiment.made_in_python import OwnData
 from umbel.experiment.places import note, sources_of
 from umbel.experiment.toml_file import plain
 from umbel.files.seals import AGAIN
-from umbel.flow import Engine
+from umbel.flow import Flow, Steps, answered
 from umbel.folder import checkpoint
 from umbel.folder.checkpoint_parts import NO_PARTS, Parts
 from umbel.folder.clients_file import write_rows
@@ -31,9 +29,9 @@ from umbel.folder.run_folder import RunFolder
 from umbel.folder.sessions_file import now
 from umbel.folder.tensor_files import remove_half_written
 from umbel.run.guarded_engine import are_elsewhere
-from umbel.run.lockstep import is_faster, seats
+from umbel.run.lockstep import is_faster, lockstep_of
 from umbel.run.records import Record
-from umbel.run.rounds import Rounds
+from umbel.run.rounds import Loop, Rounds
 from umbel.run.scores import ClientScores
 from umbel.run.stopping import Budget, Stop
 from umbel.run.wrappers import under
@@ -42,6 +40,9 @@ from umbel.summary import counted
 from umbel.version import differing
 
 log = logging.getLogger(__name__)
+
+Done: TypeAlias = tuple[State, Record]
+"""The state after a round, and its record."""
 
 MOST_RUNS_TOGETHER = 100
 """Largest number of runs that go side by side."""
@@ -95,11 +96,12 @@ def advance(folder: RunFolder, run: Rounds) -> Iterator[Record]:
     yield from (record for _, record in advance_states(folder, run))
 
 
-def advance_states(folder: RunFolder, run: Rounds) -> Iterator[tuple[State, Record]]:
+def advance_states(folder: RunFolder, run: Rounds) -> Iterator[Done]:
     """As `advance`, with the state after each round."""
     with unfinished(folder) as goes_on:
         if goes_on:
-            yield from _session(folder, run, Plan.of(folder, run, folder.checked()))
+            plan = Plan.of(folder, run, folder.checked())
+            yield from answered(_session(folder, run, plan), run.answer)
 
 
 @contextmanager
@@ -144,8 +146,7 @@ def execute_together(
 ) -> bool:
     """Do the rest of several runs side by side; return False, without work, if not faster.
 
-    At most `MOST_RUNS_TOGETHER` runs go side by side: each needs a file and a thread, which
-    systems limit.
+    At most `MOST_RUNS_TOGETHER` runs go side by side: each needs an open file, which systems limit.
 
     `report` is called with the records of the last of the runs. The seconds in records are each
     run's share.
@@ -159,31 +160,31 @@ def execute_together(
         if len(left) < 2 or not is_faster((first := opened(left[0], sources))[0]):
             return False
         each = [first, *(opened(folder, sources) for folder in left[1:])]
-        table = seats([run for run, _ in each])
-        if table is None:
+        runs = [run for run, _ in each]
+        lockstep = lockstep_of(runs)
+        if lockstep is None:
             return False
 
-        def go_on(folder: RunFolder, run: Rounds, plan: Plan, engine: Engine) -> None:
-            experiment = plan.experiment
-            with naming(f"{experiment.name} seed {experiment.seed}"):
-                for record in records_of(folder, replace(run, engine=engine), plan, len(left)):
-                    if folder is left[-1]:
-                        report(record)
+        def go_on(folder: RunFolder, run: Rounds, plan: Plan) -> Steps[Done, None]:
+            with naming(f"{plan.experiment.name} seed {plan.experiment.seed}"):
+                yield from _session(folder, run, plan, len(left))
 
-        return table.drive(
-            [partial(go_on, folder, *one) for folder, one in zip(left, each, strict=True)]
-        )
+        plans = [plan for _, plan in each]
+        together = zip(left, lockstep.with_engines(runs), plans, strict=True)
+        for number, (_, record) in lockstep.drive([go_on(*one) for one in together]):
+            if left[number] is left[-1]:
+                report(record)
+        return True
 
 
-def records_of(folder: RunFolder, run: Rounds, plan: Plan, sharing: int = 1) -> Iterator[Record]:
-    """Do the remaining rounds in a locked folder, in a process that several runs share."""
-    for _, record in _session(folder, run, plan, sharing):
+def records_of(folder: RunFolder, run: Rounds, plan: Plan) -> Iterator[Record]:
+    """Do the remaining rounds in a locked folder."""
+    for _, record in answered(_session(folder, run, plan), run.answer):
         yield record
 
 
-def _session(
-    folder: RunFolder, run: Rounds, plan: Plan, sharing: int = 1
-) -> Iterator[tuple[State, Record]]:
+def _session(folder: RunFolder, run: Rounds, plan: Plan, sharing: int = 1) -> Steps[Done, None]:
+    """Do the remaining rounds, in a process that several runs share."""
     began, clock = now(), perf_counter()
     # the file of sessions, read first so that damage is reported before any work
     folder.sessions.read()
@@ -205,7 +206,7 @@ def _session(
 
 def _rounds(
     folder: RunFolder, run: Rounds, plan: Plan, sharing: int, clock: float
-) -> Generator[tuple[State, Record], None, ClientScores]:
+) -> Steps[Done, ClientScores]:
     most, budget = plan.experiment.rounds, plan.budget
     with under("algorithm", run.algorithm):
         start = run.start(most)
@@ -216,17 +217,18 @@ def _rounds(
     expected = f"{first} or more, as {first} are done"
     check(first <= last, f"{folder.settings.file}: rounds", last, expected)
     check(last <= most, f"{folder.file('stopped.json')}: damaged: rounds", last, f"at most {most}")
-    rounds = run.scored_rounds(most, state, first)
+    loop = Loop(run, most)
     scores: ClientScores | None = None
     parts: Parts = NO_PARTS
-    for after, whole, evaluated in islice(rounds, max(0, last - first)):
-        before, state, scores, record = state, after, evaluated, whole.sharing_time(sharing)
-        done = record.round + 1
+    for number in range(first, last):
+        before, done = state, number + 1
+        state, whole, scores = yield from loop.round(number, before)
+        record = whole.sharing_time(sharing)
         why = budget.reached(record) or budget.spent(perf_counter() - clock)
         stop = Stop(done, why) if why and done < last else stop
         ends = done == last or (stop is not None and done == stop.rounds)
         if ends and scores is None:
-            record, scores = run.closing(record, state, most)
+            record, scores = yield from loop.closing(record, state)
         folder.lines.append(record)
         folder.evidence.note(run.algorithm, before, state, record.round, ends)
         if done % plan.experiment.checkpoint_every == 0 or ends:
@@ -237,7 +239,7 @@ def _rounds(
         yield state, record
         if ends:
             break
-    return _finish(folder, run, plan, state, scores)
+    return (yield from _finish(folder, loop, state, scores))
 
 
 def _stopped_already(folder: RunFolder, plan: Plan) -> Stop | None:
@@ -251,21 +253,20 @@ def _stopped_already(folder: RunFolder, plan: Plan) -> Stop | None:
 
 
 def _finish(
-    folder: RunFolder, run: Rounds, plan: Plan, state: State, scores: ClientScores | None
-) -> ClientScores:
+    folder: RunFolder, loop: Loop, state: State, scores: ClientScores | None
+) -> Flow[ClientScores]:
     """Write the results of the run except the last file; return the scores after the last round.
 
     `scores` is None unless the last round was done in this session. Raises `QuorumError` if clients
     elsewhere are to be asked again: not if the session before had the same silent and refused ones.
     """
-    records = folder.lines.read()
+    run, records = loop.run, folder.lines.read()
     last, record, again = len(records) - 1, records[-1], False
     silent = record.missing
     if scores is None:
         # Where all were silent, it was in an evaluation that does not count.
         before = () if _all_were_silent(run, record) else record.missing
-        rounds = plan.experiment.rounds
-        found, scores = run.closing(replace(record, missing=()), state, rounds)
+        found, scores = yield from loop.closing(replace(record, missing=()), state)
         silent, record = found.missing, found.unjudged(before, {}, {})
         again = not _all_were_silent(run, found) and _same_lack(record, records[-1])
         if records[-1].loss is None:

@@ -23,10 +23,10 @@ def padded(request: Request) -> Request:
     Sums depend on where in memory rows of an odd number of values begin.
     """
     count = len(request.clients)
-    return request.pick(torch.arange(_seats(count)).clamp(max=count - 1))
+    return request.pick(torch.arange(_rounded_up(count)).clamp(max=count - 1))
 
 
-def _seats(count: int) -> int:
+def _rounded_up(count: int) -> int:
     return -(-count // ROWS) * ROWS
 
 
@@ -35,7 +35,7 @@ def _is_little_padded(request: Request, examples: int) -> bool:
     count = len(request.clients)
     steps, width = request.work.batching.size(examples)
     values = sum(rows.table.shape[1:].numel() for rows in request.each.values())
-    return (_seats(count) - count) * values * (width if steps else examples) <= MOST_WASTED
+    return (_rounded_up(count) - count) * values * (width if steps else examples) <= MOST_WASTED
 
 
 def merged(requests: Sequence[Request], first_clients: Sequence[int]) -> Request:

@@ -1,17 +1,16 @@
 """Several runs side by side, so that their requests for small models are answered together.
 
-Each run has a thread of its own, but only one thread works at a time: a run continues until it
-sends a request, and waits until all other runs have sent one, too. Equal requests are then joined.
+Each run is a generator. It continues until it yields a request; once all other runs have yielded
+one, too, equal requests are joined.
 """
 
 from __future__ import annotations
 
-import logging
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +21,11 @@ from umbel.client.objectives import BINARY
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, Vectorised, make_engine
 from umbel.engines.vectorised import SMALL_MODEL
-from umbel.flow import Engine, Replies, Request
+from umbel.flow import Engine, Replies, Request, Steps
 from umbel.run.joined_requests import kind_of, merged, padded, trains
 from umbel.run.rounds import Rounds
 
-log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 LARGEST_FEDERATION = 2**25
 """Largest number of values in a federation's examples.
@@ -41,10 +40,6 @@ class BatchingEngine(Engine, Protocol):
     def chunks(self, request: Request) -> Iterator[Tensor]: ...
 
 
-class RunStopped(Exception):  # noqa: N818
-    """Raised in a run when another run, or the user, has ended all runs."""
-
-
 def as_one(errors: Sequence[QuorumError]) -> QuorumError:
     """The error of a single run, or one that holds those of several and has a line for each."""
     if len(errors) == 1:
@@ -54,7 +49,7 @@ def as_one(errors: Sequence[QuorumError]) -> QuorumError:
     return whole
 
 
-def _first(errors: Sequence[BaseException]) -> BaseException:
+def _first(errors: Sequence[Exception]) -> Exception:
     """The first error, with notes of the others, unless other settings would cure them all."""
     curable = [error for error in errors if isinstance(error, QuorumError)]
     if len(curable) == len(errors):
@@ -66,15 +61,15 @@ def _first(errors: Sequence[BaseException]) -> BaseException:
 
 
 @dataclass(frozen=True)
-class Seat:
+class OneOfSeveral:
     """The engine of one of the runs."""
 
     beside: ClassVar[bool] = True  # the clients are here, as without other runs
-    table: MeetingPoint
+    lockstep: Lockstep
     number: int
 
     def send(self, request: Request) -> Replies:
-        return self.table.ask(self.number, request)
+        return self.lockstep.answers({self.number: request})[self.number]
 
 
 def is_faster(run: Rounds) -> bool:
@@ -97,8 +92,8 @@ def is_faster(run: Rounds) -> bool:
     return run.net.layout.num_values <= SMALL_MODEL and values <= LARGEST_FEDERATION
 
 
-def seats(runs: Sequence[Rounds]) -> MeetingPoint | None:
-    """A table for these runs; None if they are too different, or if their clients are not batched.
+def lockstep_of(runs: Sequence[Rounds]) -> Lockstep | None:
+    """How to drive these runs; None if they are too different, or their clients are not batched.
 
     Clients of unequal sizes would be padded to the largest client in the joined request, which
     changes the last bits of their results. A bound on memory, which limits the clients computed at
@@ -128,7 +123,7 @@ def seats(runs: Sequence[Rounds]) -> MeetingPoint | None:
         return None
     begins = accumulate((run.divided.num_clients for run in runs), initial=0)
     most = max(int(sizes.max(initial=1)) for sizes in examples)
-    return MeetingPoint(engine, list(begins)[:-1], most)
+    return Lockstep(engine, list(begins)[:-1], most)
 
 
 def _sizes(runs: Sequence[Rounds]) -> list[NDArray[np.int64]]:
@@ -148,106 +143,52 @@ def joined(federations: Sequence[Federation]) -> Federation:
     )
 
 
-class MeetingPoint:
-    """Collects the requests of the runs, and answers them together."""
+@dataclass(frozen=True)
+class Lockstep:
+    """Drives runs, and answers their requests together."""
 
-    def __init__(self, engine: BatchingEngine, first_clients: Sequence[int], examples: int) -> None:
-        self.engine = engine
-        self.examples = examples  # of a client, in the split of which it has most
-        self.first_clients = first_clients  # the number of each run's client 0 among all clients
-        self.seated = set(range(len(first_clients)))
-        self.asked: dict[int, Request] = {}
-        self.answers: dict[int, Replies] = {}
-        self.stopped = False
-        self.change = threading.Condition()
-        self.moving = threading.Lock()  # held by the one run that moves
+    engine: BatchingEngine  # of the clients of all runs
+    first_clients: Sequence[int]  # the number of each run's client 0 among all clients
+    examples: int  # of a client, in the split of which it has most
 
-    def drive(self, jobs: Sequence[Callable[[Engine], None]]) -> bool:
-        """Give each job its engine, and run all to their ends; then raise an error, if any.
+    def with_engines(self, runs: Sequence[Rounds]) -> list[Rounds]:
+        """The runs, each with its clients in the common engine."""
+        return [replace(run, engine=OneOfSeveral(self, n)) for n, run in enumerate(runs)]
 
-        If the system doesn't allow as many threads, no job begins: False.
+    def drive(self, runs: Sequence[Steps[T, None]]) -> Iterator[tuple[int, T]]:
+        """Run all to their ends, and yield what each yields, with its number.
 
-        It is the first error that other settings would not cure; the other errors become notes to
-        it. If other settings would cure all, their messages are lines of one error.
+        An error in a run is raised after the other runs' ends. It is the first error that other
+        settings would not cure; the other errors become notes to it. If other settings would cure
+        all, their messages are lines of one error.
         """
-        errors: dict[int, BaseException] = {}
-        threads = [
-            threading.Thread(target=self._run, args=(number, job, errors), daemon=True)
-            for number, job in enumerate(jobs)
-        ]
-        all_start = False
-        try:
-            with self.moving:  # no run moves until each has its thread
-                all_start = self._start(threads)
-            if all_start:
-                self._serve()
-        finally:
-            with self.change:
-                self.stopped = True
-                self.change.notify_all()
-            for thread in threads:
-                if thread.ident is not None:  # else it was not started
-                    thread.join()
+        errors: dict[int, Exception] = {}
+        answers: dict[int, Replies] = {}
+        going = dict(enumerate(runs))
+        with ExitStack() as ends:
+            for run in runs:
+                ends.enter_context(closing(run))
+            while going:
+                asked: dict[int, Request] = {}
+                for number, run in list(going.items()):
+                    try:
+                        step = run.send(answers.pop(number)) if number in answers else next(run)
+                        while not isinstance(step, Request):
+                            yield number, step
+                            step = next(run)
+                        asked[number] = step
+                    except StopIteration:
+                        del going[number]
+                    except Exception as error:
+                        errors[number] = error
+                        del going[number]
+                answers = self.answers(asked)
         order = sorted(errors, key=lambda number: (isinstance(errors[number], QuorumError), number))
         if order:
             raise _first([errors[number] for number in order])
-        return all_start
 
-    def _start(self, threads: Sequence[threading.Thread]) -> bool:
-        """Start the threads; stop all runs and return False if the system allows fewer."""
-        self.stopped = True  # also after Ctrl-C
-        try:
-            for thread in threads:
-                thread.start()
-        except RuntimeError as error:
-            log.warning("the runs go one after another: %s", error)
-            return False
-        self.stopped = False
-        return True
-
-    def ask(self, number: int, request: Request) -> Replies:
-        """Return the replies, after all other runs at the table have sent a request or ended."""
-        self.moving.release()
-        try:
-            with self.change:
-                self.asked[number] = request
-                self.change.notify_all()
-                self.change.wait_for(lambda: number in self.answers or self.stopped)
-                if number not in self.answers:
-                    raise RunStopped
-                return self.answers.pop(number)
-        finally:
-            self.moving.acquire()
-
-    def _run(
-        self, number: int, job: Callable[[Engine], None], errors: dict[int, BaseException]
-    ) -> None:
-        with self.moving:
-            try:
-                if not self.stopped:
-                    job(Seat(self, number))
-            except RunStopped:
-                pass
-            except BaseException as error:
-                errors[number] = error
-            finally:
-                with self.change:
-                    self.seated.discard(number)
-                    self.change.notify_all()
-
-    def _serve(self) -> None:
-        while True:
-            with self.change:
-                self.change.wait_for(lambda: len(self.asked) == len(self.seated))
-                if not self.seated:
-                    return
-                asked, self.asked = self.asked, {}
-            answers = self._answers(asked)
-            with self.change:
-                self.answers |= answers
-                self.change.notify_all()
-
-    def _answers(self, asked: Mapping[int, Request]) -> dict[int, Replies]:
+    def answers(self, asked: Mapping[int, Request]) -> dict[int, Replies]:
+        """The replies to requests by the numbers of their runs."""
         groups: dict[object, list[int]] = {}
         for number in sorted(asked):
             kind = kind_of(number, asked[number], self.examples)

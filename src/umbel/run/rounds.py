@@ -25,7 +25,7 @@ from umbel.engines.privacy import Privacy
 from umbel.engines.remembering import Remembering
 from umbel.engines.replies.faults import Faults
 from umbel.engines.replies.validation import Limits
-from umbel.flow import Engine, Flow, drive
+from umbel.flow import Engine, Flow, Replies, Request, drive, returned, through
 from umbel.notebooks import named
 from umbel.run.evaluation import Evaluated, clusters_of, evaluated
 from umbel.run.guarded_engine import (
@@ -172,71 +172,17 @@ class Rounds(Settings):
         self, num_rounds: int, state: State, first: int
     ) -> Iterator[tuple[State, Record, ClientScores | None]]:
         """Do as `Run.rounds`, with the scores on test examples where the round was so evaluated."""
-        clients = self._remembering()
-        meter = meter_of(clients, self.faults, self.divided, self.privacy)
-        sizes = known_sizes(clients, self.divided, self.privacy)
-        guard = guard_of(meter, clients, self.limits, self.algorithm, self.net, self.divided, sizes)
-        judge = judge_of(clients, self.limits, self.net, self.federation.names, sizes)
+        loop = Loop(self, num_rounds)
         for number in range(first, num_rounds):
-            began, context = perf_counter(), self.context(number, num_rounds)
-            with naming(f"round {number}"):
-                before, after = state, drive(self.algorithm.round(state, context), guard)
-                state = as_state(after, context, self.net.dtype, state)
-            # The time that an evaluation has saved the round counts as the round's own.
-            spared = clients.take() if isinstance(clients, Remembering) else 0.0
-            meter.seconds += spared
-            seconds = perf_counter() - began + spared
-            last = number + 1 == num_rounds
-            on = self._judged_on(last) if last or (number + 1) % self.evaluate_every == 0 else ()
-            with naming(f"round {number}"):
-                found = drive(self._evaluated(state, context, on), judge)
-                clusters = clusters_of(found, self.algorithm, state, context)
-                measures = as_measures(self.algorithm.measure(state), names_of(self))
-            missing, refused, bounded = guard.take()
-            record = make_record(
-                number,
-                clusters,
-                self.federation.groups,
-                found.get("test"),
-                validation=found.get("validation"),
-                spent=meter.take(),
-                clustering_seconds=context.clustering.seconds,
-                missing=missing,
-                refused=refused,
-                bounded=bounded,
-                seconds=seconds,
-                measures=measures,
-                num_models=len(state.models),
-                share=share_of(clients, self.limits),
-            )
-            if log.isEnabledFor(logging.INFO):
-                log.info("%s", told(record, before, state, len(context.cohort)))
-            yield state, record.unjudged(*judge.take()), found.get("test")
+            scored = returned(loop.round(number, state), self.answer)
+            state = scored[0]
+            yield scored
 
-    def _judged_on(self, last: bool) -> tuple[Judged, ...]:
-        """What a round is evaluated on: test examples in the last alone, where there are others."""
-        if self.divided.validation is None:
-            return ("test",)
-        return ("validation", "test") if last else ("validation",)
+    def answer(self, request: Request) -> Replies:
+        """Have the clients answer a request as it is: without metering, checks or faults."""
+        return self.clients.send(request)
 
-    def closing(self, record: Record, state: State, num_rounds: int) -> tuple[Record, ClientScores]:
-        """The record of a round that was the last, with all evaluations; scores on the test.
-
-        The round was the last of fewer than were planned, and `state` is the one after it.
-        """
-        check_judged(state, self.net)
-        context, on = self.context(record.round, num_rounds), self._judged_on(last=True)
-        clients, names = self._remembering(), self.federation.names
-        sizes = known_sizes(clients, self.divided, self.privacy)
-        judge = judge_of(clients, self.limits, self.net, names, sizes)
-        found = drive(self._evaluated(state, context, on), judge)
-        record = record.unjudged(*judge.take())
-        if "validation" in found:
-            record = record.validated(found["validation"])
-        groups, share = self.federation.groups, share_of(self.clients, self.limits)
-        return record.evaluated(found["test"], groups, share), found["test"]
-
-    def _remembering(self) -> Engine:
+    def remembering(self) -> Engine:
         """The clients; where all of them take part in every round, what they judged is kept.
 
         It would not be theirs to keep where they are elsewhere, and where they fail or are few, a
@@ -265,12 +211,8 @@ class Rounds(Settings):
     def scores(self, state: State, context: Context, on: Judged = "test") -> ClientScores:
         """Evaluate how each client is served by this state. It costs no metered traffic."""
         check_judged(state, self.net)
-        judge = judge_of(self._remembering(), self.limits, self.net, self.federation.names)
+        judge = judge_of(self.remembering(), self.limits, self.net, self.federation.names)
         return drive(score(self.algorithm, state, context, on, self.metrics), judge)
-
-    def _evaluated(self, state: State, context: Context, on: Sequence[Judged]) -> Flow[Evaluated]:
-        settings = self.metrics, self.personal, self.limits.max_value
-        return evaluated(self.algorithm, state, context, on, *settings)
 
     def context(self, number: int, num_rounds: int) -> Context:
         """Return what this round may know, its cohort among it."""
@@ -289,6 +231,84 @@ class Rounds(Settings):
             max_share=self.limits.max_share,
             max_norm_ratio=limits_of(self.engine, self.limits).max_norm_ratio,
         )
+
+
+class Loop:
+    """The rounds of a run, each of which is a flow; its requests are for `Rounds.answer`."""
+
+    def __init__(self, run: Rounds, num_rounds: int) -> None:
+        self.run, self.num_rounds = run, num_rounds
+        self.clients = clients = run.remembering()
+        sizes = known_sizes(clients, run.divided, run.privacy)
+        self.meter = meter_of(clients, run.faults, run.divided, run.privacy)
+        given = clients, run.limits, run.algorithm, run.net, run.divided, sizes
+        self.guard = guard_of(self.meter, *given)
+        self.judge = judge_of(clients, run.limits, run.net, run.federation.names, sizes)
+        self.share = share_of(clients, run.limits)
+
+    def round(self, number: int, state: State) -> Flow[tuple[State, Record, ClientScores | None]]:
+        """Do a round: the state after it, its record, and the scores on the test, if it had one."""
+        run, clients, meter, before = self.run, self.clients, self.meter, state
+        began, context = perf_counter(), run.context(number, self.num_rounds)
+        with naming(f"round {number}"):
+            after = yield from through(run.algorithm.round(state, context), self.guard)
+            state = as_state(after, context, run.net.dtype, state)
+        # The time that an evaluation has saved the round counts as the round's own.
+        spared = clients.take() if isinstance(clients, Remembering) else 0.0
+        meter.seconds += spared
+        seconds = perf_counter() - began + spared
+        last = number + 1 == self.num_rounds
+        on = self._judged_on(last) if last or (number + 1) % run.evaluate_every == 0 else ()
+        with naming(f"round {number}"):
+            found = yield from self._evaluated(state, context, on)
+            clusters = clusters_of(found, run.algorithm, state, context)
+            measures = as_measures(run.algorithm.measure(state), names_of(run))
+        missing, refused, bounded = self.guard.take()
+        record = make_record(
+            number,
+            clusters,
+            run.federation.groups,
+            found.get("test"),
+            validation=found.get("validation"),
+            spent=meter.take(),
+            clustering_seconds=context.clustering.seconds,
+            missing=missing,
+            refused=refused,
+            bounded=bounded,
+            seconds=seconds,
+            measures=measures,
+            num_models=len(state.models),
+            share=self.share,
+        )
+        if log.isEnabledFor(logging.INFO):
+            log.info("%s", told(record, before, state, len(context.cohort)))
+        return state, record.unjudged(*self.judge.take()), found.get("test")
+
+    def closing(self, record: Record, state: State) -> Flow[tuple[Record, ClientScores]]:
+        """The record of a round that was the last, with all evaluations; scores on the test.
+
+        The round was the last of fewer than were planned, and `state` is the one after it.
+        """
+        check_judged(state, self.run.net)
+        context = self.run.context(record.round, self.num_rounds)
+        found = yield from self._evaluated(state, context, self._judged_on(last=True))
+        record = record.unjudged(*self.judge.take())
+        if "validation" in found:
+            record = record.validated(found["validation"])
+        groups = self.run.federation.groups
+        return record.evaluated(found["test"], groups, self.share), found["test"]
+
+    def _judged_on(self, last: bool) -> tuple[Judged, ...]:
+        """What a round is evaluated on: test examples in the last alone, where there are others."""
+        if self.run.divided.validation is None:
+            return ("test",)
+        return ("validation", "test") if last else ("validation",)
+
+    def _evaluated(self, state: State, context: Context, on: Sequence[Judged]) -> Flow[Evaluated]:
+        run = self.run
+        settings = run.metrics, run.personal, run.limits.max_value
+        flow = evaluated(run.algorithm, state, context, on, *settings)
+        return (yield from through(flow, self.judge))
 
 
 def asked(run: Rounds, flow: Flow[T], lack: str) -> T:

@@ -130,7 +130,7 @@ class JobLine:
     """Connection to the parent: a `Screen`, and the target of log records."""
 
     pipe: Connection
-    # runs that differ in their seed are threads of this process
+    # libraries may log from threads of their own
     lock: Any = field(default_factory=threading.Lock)
 
     def send(self, news: News) -> None:

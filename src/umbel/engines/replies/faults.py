@@ -13,7 +13,7 @@ from torch import Tensor
 from umbel.checks import check
 from umbel.client.descent import held
 from umbel.engines.replies.validation import assemble
-from umbel.flow import Engine, Replies, Request
+from umbel.flow import Engine, Flow, Layer, Replies, Request, ask
 from umbel.seeds import Stream, generator
 from umbel.settings import Settings
 
@@ -65,20 +65,20 @@ class Faults(Settings):
         return {client for client, fate in fates if fate in ("not_finite", "huge")}
 
 
-@dataclass(frozen=True)
-class Faulty:
+@dataclass
+class Faulty(Layer):
     """Makes clients fail, as `faults` says."""
 
     engine: Engine
     faults: Faults
 
-    def send(self, request: Request) -> Replies:
+    def ask(self, request: Request) -> Flow[Replies]:
         fates = [self.faults.of(seed) for seed in request.seeds]
         if not any(fates):
-            return self.engine.send(request)
+            return (yield from ask(self.engine, request))
         fate_of = dict(zip(request.clients.tolist(), fates, strict=True))
         working = np.flatnonzero([fate != "drop" for fate in fates])
-        replies = self.engine.send(request.pick(torch.from_numpy(working)))
+        replies = yield from ask(self.engine, request.pick(torch.from_numpy(working)))
         seen = assemble(request, _answers(replies, fate_of))
         late = {client: "late" for client, fate in fate_of.items() if fate == "late"}
         refused = {**replies.refused, **seen.refused, **late}

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import ceil, prod
 from types import MappingProxyType
+from typing import TypeAlias
 
 import torch
 
@@ -27,12 +29,13 @@ from umbel.engines.replies.validation import (
     false_losses,
     promises,
 )
-from umbel.flow import Engine, Replies, Request
+from umbel.flow import Engine, Flow, Layer, Replies, Request, ask
 from umbel.reduction import Sums
 from umbel.summary import few
 
 log = logging.getLogger(__name__)
 
+Ask: TypeAlias = Callable[[Request], Flow[Replies]]
 
 ROUNDING = 1e-9
 """Rounding error of a share times a number of clients: 0.55 of 100 is 55, and not 56."""
@@ -53,7 +56,7 @@ class Absent:
 
 
 @dataclass
-class Guarded:
+class Guarded(Layer):
     """Passes on usable replies only; raises `QuorumError` if they are too few.
 
     Raises `UsageError` for a request that sends other models than the network's.
@@ -85,11 +88,11 @@ class Guarded:
     bounded: dict[int, str] = field(default_factory=dict)  # an answer was used in part, and how
     warned: bool = False
 
-    def send(self, request: Request) -> Replies:
+    def ask(self, request: Request) -> Flow[Replies]:
         if self.net is not None:
             check_sent(request, self.net)
         absent = Absent()
-        replies, bounds = self._bounded(request, absent)
+        replies, bounds = yield from self._bounded(request, absent)
         missing, refused = absent.missing, absent.refused
         self.missing |= missing
         self.refused |= refused
@@ -115,12 +118,12 @@ class Guarded:
             )
         return replies
 
-    def _bounded(self, request: Request, absent: Absent) -> tuple[Replies, Bounds]:
+    def _bounded(self, request: Request, absent: Absent) -> Flow[tuple[Replies, Bounds]]:
         """The usable replies within their bounds, summed if allowed; and these bounds."""
         claims: list[Claims | None] = []
 
-        def seen(block: Request) -> Replies:
-            usable = self._usable(block, absent, self.engine.send)
+        def seen(block: Request) -> Flow[Replies]:
+            usable = yield from self._usable(block, absent, partial(ask, self.engine))
             claims.append(Claims.of(block, usable, self.limits, self.layout, self.pooled))
             return usable
 
@@ -131,23 +134,25 @@ class Guarded:
 
         blocks = [request] if self.elsewhere else list(_blocks(request))
         if len(blocks) == 1:
-            usable = seen(request)
+            usable = yield from seen(request)
             bounds = among()
             return _reduced(request, bounds.apply(usable)), bounds
-        summed = _joined(_reduced(block, seen(block)) for block in blocks)
+        summed = yield from _joined(blocks, seen)
         bounds = among()
         if not bounds.reasons and not bounds.refused:
             return summed, bounds
-        ask = self.engine.again if isinstance(self.engine, Metered) else self.engine.send
+        again = self.engine.again if isinstance(self.engine, Metered) else partial(ask, self.engine)
 
-        def within(block: Request) -> Replies:
-            return bounds.apply(self._usable(block, absent, ask))
+        def within(block: Request) -> Flow[Replies]:
+            usable = yield from self._usable(block, absent, again)
+            return bounds.apply(usable)
 
-        return _joined(_reduced(block, within(block)) for block in blocks), bounds
+        summed = yield from _joined(blocks, within)
+        return summed, bounds
 
-    def _usable(self, block: Request, absent: Absent, ask: Callable[[Request], Replies]) -> Replies:
+    def _usable(self, block: Request, absent: Absent, answer: Ask) -> Flow[Replies]:
         """The usable replies; unusable and missing ones are noted in `Absent`."""
-        replies = ask(block)
+        replies = yield from answer(block)
         values = bad_values(block, replies, self.limits, self.layout)
         absent.diverged |= {client for client, why in values.items() if why.endswith(DIVERGED)}
         # The other checks rely on the types and ranges that the first one has looked at.
@@ -215,11 +220,12 @@ def _reduced(request: Request, replies: Replies) -> Replies:
     return replace(replies, columns=columns, sums=sums)
 
 
-def _joined(parts: Iterable[Replies]) -> Replies:
+def _joined(blocks: Iterable[Request], answer: Ask) -> Flow[Replies]:
     """Join the replies of all blocks. Sums are as large as models, so they are added up at once."""
     sums: Sums | None = None
     rest: list[Replies] = []
-    for part in parts:
+    for block in blocks:
+        part = _reduced(block, (yield from answer(block)))
         sums = part.sums if sums is None or part.sums is None else sums + part.sums
         rest.append(replace(part, sums=None))
     columns = {name: torch.cat([part.columns[name] for part in rest]) for name in rest[0].columns}
