@@ -56,7 +56,7 @@ def test_compare_names_what_differs_from_the_experiment_of_a_folder(umbel: Shell
     umbel("compare", "both", "--seeds", "1")
     changed = ("--set", "rounds=9", "--set", "engine.workers=2")
     message = umbel.refused("compare", "both", "--seeds", "1", *changed)
-    said = "fedavg-seed0: holds another experiment (rounds is 4, not 9)"
+    said = "fedavg-seed0: holds another experiment (rounds was 4 and is 9)"
     assert f"{said}; choose another --runs-dir" in message
 
 

@@ -48,16 +48,14 @@ def scaled() -> nn.Module:
 OTHERS: dict[str, dict[str, Any]] = {
     "the training examples have other values": {"federation": changed("train")},
     "the test examples have other values": {"federation": changed("test")},
-    "scenario.clients is 6 there and 2 here": {"federation": blobs((5, 17))},
+    "scenario.clients was 6 and is 2": {"federation": blobs((5, 17))},
     "the module's initial values are different": {"net": umbel.Net(scaled)},
-    "model.objective is 'CLASSIFICATION' there and 'REGRESSION' here": {
+    "model.objective was 'CLASSIFICATION' and is 'REGRESSION'": {
         "net": umbel.Net(build, umbel.REGRESSION)
     },
-    "algorithm.local.lr is 0.1 there and 0.2 here": {
-        "algorithm": FLACC(replace(LOCAL, lr=0.2), n_sep=2)
-    },
-    "algorithm.name is 'flacc' there and 'fedavg' here": {"algorithm": FedAvg(LOCAL)},
-    "seed is 0 there and 1 here": {"seed": 1},
+    "algorithm.local.lr was 0.1 and is 0.2": {"algorithm": FLACC(replace(LOCAL, lr=0.2), n_sep=2)},
+    "algorithm.name was 'flacc' and is 'fedavg'": {"algorithm": FedAvg(LOCAL)},
+    "seed was 0 and is 1": {"seed": 1},
 }
 
 

@@ -64,7 +64,7 @@ def test_a_run_of_the_command_line_goes_on_in_python_with_the_opened_run(
     umbel("run", "both/fedavg.toml")
     assert len(resume("runs/fedavg-seed0", opened(experiment), rounds="+1").records) == 5
     other = replace(experiment, participation=0.25)
-    with pytest.raises(UsageError, match=r"participation is 0\.5 there and 0.25 here"):
+    with pytest.raises(UsageError, match=r"participation was 0\.5 and is 0.25"):
         resume("runs/fedavg-seed0", opened(other))
     run = opened(experiment)
     python = Run(run.algorithm, run.federation, run.net)

@@ -210,7 +210,7 @@ def test_an_engine_of_ones_own_is_said_and_asked_for_again(
     own = replace(run, engine=Sequential(run.net, run.federation, torch.device("cpu")))
     own.save(tmp_path / "mine", 2)
     assert "its engine, umbel.engines.sequential:Sequential, is an object" in caplog.text
-    with pytest.raises(UsageError, match=r"scenario\.engine is 'umbel\.eng.*' there and '' here"):
+    with pytest.raises(UsageError, match=r"scenario\.engine was 'umbel\.eng.*' and is ''"):
         umbel.resume(tmp_path / "mine", run)
 
 

@@ -25,10 +25,9 @@ from umbel.cli.jobs.pool import make_in_jobs
 from umbel.cli.printing import say
 from umbel.cli.screen import OwnScreen, Screen
 from umbel.data.sources import Sources
-from umbel.experiment.differences import check_same
+from umbel.experiment.differences import WORKERS, check_same, settings_of
 from umbel.experiment.errors import TableError
 from umbel.experiment.experiment import ExperimentSettings
-from umbel.experiment.flat import flat
 from umbel.experiment.layers import load_table, merged, parse_setting, path_of
 from umbel.experiment.library import experiments_in
 from umbel.experiment.sweep import OF_CONTROL, Sweep, parts_of, sweep, values_of
@@ -193,9 +192,7 @@ def _once(
 
 def _made_of(experiment: ExperimentSettings) -> str:
     """All settings that runs of one name have alike, but the name."""
-    table = dict(flat(plain(experiment)))
-    free = ("name", "description", "seed", "engine.workers")
-    return repr(sorted((name, value) for name, value in table.items() if name not in free))
+    return repr(sorted(settings_of(experiment, (*WORKERS, "name", "seed")).items()))
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,16 @@
-"""Compares the experiment of a folder with the requested one, setting by setting."""
+"""Whether two experiments are the same: their settings, one by one, and a phrase for each change.
+
+What stands for data and modules made in Python has digests as settings.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from umbel.checks import UsageError, shown
+from umbel.engines.choice import EngineSettings
 from umbel.experiment import toml_file
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.flat import flat, same
@@ -22,11 +26,14 @@ ELSEWHERE = "choose another folder, on the command line by --runs-dir or --set n
 MOST_NAMED = 3
 """Largest number of settings that a message names."""
 
-WORKERS = "engine.workers"
-"""A setting that does not change the results: a run may go on with another value of it."""
+WORKERS = ("description", "engine.workers")
+"""Settings that do not change the results: a run may go on with other values of them."""
 
-RESUMED = ("rounds", "checkpoint_every")
+RESUMED = (*WORKERS, "rounds", "checkpoint_every")
 """Settings that a run may have others of when it is resumed."""
+
+NAMED = (*WORKERS, "name", "engine.address")
+"""Settings of which a run made in Python may have others than its folder."""
 
 MADE_IN_PYTHON = {"scenario": IN_PYTHON, "model": OWN_MODULE}
 """Names of what stands for data and a module made in Python; the names below are of their parts."""
@@ -44,76 +51,71 @@ UNREADABLE = {
     "scenario.groups": "the planted groups are different",
     "scenario.names": "the clients have other names",
     "model.structure": "the module is built differently",
+    "model.initial": "the module's initial values are different",
+    "model.constants": "the module's constants values are different",
+    "model.frozen": "the frozen values of the module are different",
 }
 """For each digest, the message if it differs."""
 
-
-def check_same(path: Path, there: ExperimentSettings, asked: ExperimentSettings) -> None:
-    """Raise `UsageError` if the folder's experiment differs in more than workers or description."""
-    others = _differences(there, asked)
-    others.pop(WORKERS, None)
-    if not others:
-        return
-    how = "choose another --runs-dir"
-    if CONTROL in parts_of(asked.name)[1].items():
-        how = "remove this folder, and umbel makes it again"
-    raise UsageError(f"{path}: holds another experiment ({_listed(others)}); {how}")
+DURING_A_RUN = (
+    *("name", "description", "rounds", "evaluate_every", "checkpoint_every", "metrics"),
+    *(f"engine.{each.name}" for each in fields(EngineSettings) if each.name != "precision"),
+)
+"""Settings that may change during a run: they change no model, or only the number of rounds."""
 
 
-def check_still(
-    path: Path, there: ExperimentSettings, asked: ExperimentSettings, begun: bool
+def check_same(
+    path: Path,
+    there: ExperimentSettings,
+    asked: ExperimentSettings,
+    free: Collection[str] = WORKERS,
+    what: str = "holds another experiment",
+    how: str = "choose another --runs-dir",
 ) -> None:
-    """Raise `UsageError` if a folder has got another experiment since this one was written to it.
-
-    If it is begun, settings that a resumed run may change are not compared.
-    """
-    others = _differences(there, asked)
-    left_out = (WORKERS, *(RESUMED if begun else ()))
-    others = {name: said for name, said in others.items() if name not in left_out}
-    if others:
-        said = f"another run has taken this folder meanwhile ({_listed(others)})"
-        raise UsageError(f"{path}: {said}; {ELSEWHERE}")
+    """Raise `UsageError` if a folder's experiment has other settings than were asked for."""
+    if others := differences(there, asked, free):
+        if CONTROL in parts_of(asked.name)[1].items():
+            how = "remove this folder, and umbel makes it again"
+        raise UsageError(f"{path}: {what} ({listed(others)}); {how}")
 
 
-def _differences(there: ExperimentSettings, asked: ExperimentSettings) -> dict[str, str]:
-    """A phrase for each setting that differs, by its name."""
-    old, new = settings_of(there, asked)
-    found = {}
+def differences(
+    was: ExperimentSettings, now: ExperimentSettings, free: Collection[str] = ()
+) -> list[str]:
+    """A phrase for each setting that differs, but for the `free` ones."""
+    old, new = settings_of(whole(was), free), settings_of(whole(now), free)
+    idly = {f"algorithm.{key}" for key in said_idly(toml_file.plain(was.algorithm))} - {*new}
+    found = []
     for name in {**old, **new}:
         one, other = old.get(name), new.get(name)
-        in_python = _in_python(name, old) and _in_python(name, new)
-        if name == "description" or same(one, other) or (in_python and _alike(name, one, other)):
+        python = _in_python(name, old) and _in_python(name, new)
+        close = name in FINGERPRINTS and near(one or (), other or ())  # type: ignore[arg-type]
+        if same(one, other) or name in idly or (python and (close or name in OF_THE_PROCESS)):
             continue
-        said = f"{name} is {_told(old, name)}, not {_told(new, name)}"
-        found[name] = UNREADABLE.get(name, said) if in_python else said
+        said = change(name, old.get(name, "unset"), new.get(name, "unset"))
+        found.append(UNREADABLE.get(name, said) if python else said)
     return found
+
+
+def change(name: str, was: object, now: object) -> str:
+    """A phrase for a fact that has changed."""
+    before, after = (each if each == "unset" else shown(each) for each in (was, now))
+    return f"{name} was {before} and is {after}"
+
+
+def listed(changes: Sequence[str]) -> str:
+    """The first of these phrases, and how many more there are."""
+    more = len(changes) - MOST_NAMED
+    return "; ".join([*changes[:MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
+
+
+def settings_of(experiment: ExperimentSettings, free: Collection[str] = ()) -> dict[str, object]:
+    """The settings of an experiment by name, but for the `free` ones."""
+    table = flat(toml_file.plain(experiment))
+    return {name: value for name, value in table if name not in free}
 
 
 def _in_python(name: str, settings: Mapping[str, object]) -> bool:
     """Whether a setting is a part of what stands for data or a module made in Python."""
     part = name.partition(".")[0]
     return part in MADE_IN_PYTHON and settings.get(f"{part}.name") == MADE_IN_PYTHON[part]
-
-
-def _alike(name: str, one: Any, other: Any) -> bool:
-    return name in OF_THE_PROCESS or (name in FINGERPRINTS and near(one or (), other or ()))
-
-
-def _listed(differences: Mapping[str, str]) -> str:
-    named = [*differences.values()][:MOST_NAMED]
-    if len(differences) > MOST_NAMED:
-        named.append(f"and {len(differences) - MOST_NAMED} more")
-    return "; ".join(named)
-
-
-def settings_of(
-    there: ExperimentSettings, asked: ExperimentSettings
-) -> tuple[Mapping[str, object], Mapping[str, object]]:
-    """The settings of a folder's experiment and of another by name, to be compared."""
-    old, new = (dict(flat(toml_file.plain(whole(one)))) for one in (there, asked))
-    idly = {f"algorithm.{key}" for key in said_idly(toml_file.plain(there.algorithm))}
-    return {name: old[name] for name in old if name in new or name not in idly}, new
-
-
-def _told(values: Mapping[str, object], name: str) -> str:
-    return shown(values[name]) if name in values else "unset"

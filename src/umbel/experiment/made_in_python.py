@@ -94,8 +94,8 @@ class OwnModule(Model):
         Values are not compared, as they are read from the run.
         """
         other = own_module(net)
-        if said := others_frozen(self, other):
-            raise UsageError(f"net: {said}")
+        if self.values == other.values and self.frozen != other.frozen:
+            raise UsageError("net: the frozen values of the module are different")
         what = f"{other}: the run's is {self}"
         same = (other.kind, other.values, other.structure) == (
             self.kind,
@@ -163,12 +163,6 @@ def own_module(net: Net, federation: Federation | None = None) -> OwnModule:
         trained=net.trained,
         frozen=net.frozen_digest or None,
     )
-
-
-def others_frozen(there: OwnModule, here: OwnModule) -> str:
-    """How the frozen values differ, as a phrase; "" if they do not."""
-    differ = there.values == here.values and there.frozen != here.frozen
-    return "the frozen values of the module are different" if differ else ""
 
 
 def _source(build: Callable[[], nn.Module]) -> str:

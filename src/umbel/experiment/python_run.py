@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
 
 from umbel.checks import UsageError, check
 from umbel.client.imports import imported
 from umbel.client.net import Net
 from umbel.engines.choice import EngineSettings
-from umbel.experiment.differences import (
-    FINGERPRINTS,
-    OF_THE_PROCESS,
-    UNREADABLE,
-    WORKERS,
-    settings_of,
-)
+from umbel.experiment.differences import NAMED, differences, listed
 from umbel.experiment.experiment import ExperimentSettings
-from umbel.experiment.flat import same
 from umbel.experiment.made_in_python import (
     OBJECTIVE_NAMES,
     OwnData,
     OwnModule,
-    others_frozen,
     own_data,
     own_module,
     type_name,
 )
-from umbel.run.digests import near
 from umbel.run.objective_digests import other_functions
 from umbel.run.rounds import Rounds
 
@@ -116,32 +107,18 @@ def find_net(name: str) -> Net:
     return net
 
 
-def differences(there: ExperimentSettings, here: ExperimentSettings, net: Net) -> Iterator[str]:
-    """The differences between two runs, a phrase for each; `net` is that of the present run."""
+def check_same_run(path: Path, there: ExperimentSettings, run: Rounds) -> None:
+    """Raise `UsageError` unless the experiment of a folder describes this very run."""
+    here = described(run, there.name, there.rounds, there.checkpoint_every)
+    others = differences(there, here, NAMED)
     if isinstance(here.scenario, OwnData) != isinstance(there.scenario, OwnData):
         made = ["from data and a module in Python", "from an experiment"]
         first, second = made if isinstance(there.scenario, OwnData) else reversed(made)
-        yield f"it was made {first}, not {second}"
-        return
-    was = there.model if isinstance(there.model, OwnModule) else None
-    own = here.model if isinstance(here.model, OwnModule) else None
-    if was and own and (said := others_frozen(was, own)):
-        yield said
-        return
-    old, new = settings_of(there, here)
-    without_effect = {"description", "name", WORKERS, "engine.address"}
-    left_out = {*FINGERPRINTS, *OF_THE_PROCESS, *without_effect}
-    for name in dict.fromkeys([*old, *new]):
-        if name in left_out or same(old.get(name), new.get(name)):
-            continue
-        values = f"{name} is {old.get(name)!r} there and {new.get(name)!r} here"
-        yield UNREADABLE.get(name, values)
-    if not was or not own:
-        return
-    for name in ("initial", "constants"):
-        if not near(getattr(was, name), getattr(own, name)):
-            yield f"the module's {name} values are different"
-    yield from other_functions(was.gives, own.gives, net)
+        others = [f"it was made {first}, not {second}"]
+    elif isinstance(there.model, OwnModule) and isinstance(here.model, OwnModule):
+        others += other_functions(there.model.gives, here.model.gives, run.net)
+    if others:
+        raise UsageError(f"{path}: holds another run: {listed(others)}")
 
 
 def what_only_python_has(experiment: ExperimentSettings) -> str:

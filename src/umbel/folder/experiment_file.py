@@ -15,7 +15,7 @@ from umbel.files.reading import read_bytes, read_text
 from umbel.files.seals import BLANK, BROKEN, KEY, intact, sealed
 from umbel.folder import checkpoint
 from umbel.folder.how_to_continue import in_python
-from umbel.folder.origin import experiment_changes
+from umbel.folder.identity import experiment_changes
 
 HEAD = f"# {KEY}: {BLANK}\n"
 """Beginning of the first line, above the settings."""

@@ -1,18 +1,141 @@
-"""The identity of a run, which its files say: one of another run may stand in a file's place."""
+"""The identity of a run: its settings, digests of its clients, and of frozen values.
+
+A checkpoint says it, and must have the same to be resumed. Other files of a run say a digest of it:
+a file of another run may stand in their place.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from umbel.checks import UsageError
+from umbel.algorithms.base import State
+from umbel.checks import UsageError, check
+from umbel.client.net import Net
+from umbel.data.federation import Federation
+from umbel.experiment.differences import DURING_A_RUN, change, differences, listed
+from umbel.experiment.experiment import ExperimentSettings
+from umbel.experiment.places import without_paths
+from umbel.experiment.toml_file import plain, structured
+from umbel.files.seals import BROKEN
+from umbel.folder.checkpoint import UNREADABLE
 from umbel.folder.tensor_files import header_of
-from umbel.run.digests import digest
+from umbel.run.digests import digest, fingerprint, near
 
 CHECKPOINT = "checkpoint.safetensors"
 
 RUN = "run"
-"""The key under which a file says it."""
+"""The key under which a file says the digest of its run's identity."""
+
+SAMPLED = 64
+"""Approximate number of examples of each split that are compared by value, up to rounding."""
+
+Origin = Mapping[str, Any]
+"""An origin as JSON: the experiment, and digests that identify its federation."""
+
+
+def origin(experiment: ExperimentSettings, federation: Federation, net: Net) -> Origin:
+    """What a run is made of."""
+    table = plain(without_paths(experiment))
+    settled = {name: value for name, value in table.items() if name not in DURING_A_RUN}
+    settled["engine"] = {"precision": table["engine"]["precision"]}
+    made = {"experiment": settled, "federation": _traits(federation)}
+    frozen = {"values": net.num_frozen, "digest": net.frozen_digest}
+    return {**made, **({"frozen": frozen} if net.num_frozen else {})}
+
+
+def check_origin(file: Path, was: Origin, now: Origin) -> None:
+    """Raise `UsageError` that says what has changed since the checkpoint of this file."""
+    try:
+        changes = _changes(was, now)
+    except BROKEN as error:
+        raise UsageError(f"{file}: {UNREADABLE}: {error}") from None
+    if changes:
+        how = "undo that, or make another run under another name"
+        raise UsageError(f"{file}: of another run: {listed(changes)}; {how}")
+
+
+def _changes(was: Origin, now: Origin) -> list[str]:
+    """A phrase for each difference."""
+    changes = experiment_changes(was, now["experiment"])
+    there, here = was["federation"], now["federation"]
+    changes += [
+        _change(name, there[name], value)
+        for name, value in here.items()
+        if name != "values" and there.get(name) != value
+    ]
+    if not changes and not near(there["values"], here["values"]):
+        changes.append("examples: other values")
+    was_frozen, is_frozen = (made.get("frozen", {}) for made in (was, now))
+    if was_frozen and was_frozen != is_frozen:
+        changes.append("frozen values of the network: changed")
+    return changes
+
+
+def _change(name: str, was: object, now: object) -> str:
+    """What became of a fact; digests, which are texts, say nothing to a reader."""
+    if was is None or now is None:
+        return f"{name}: {'added' if was is None else 'removed'}"
+    digest = isinstance(was, str) or isinstance(now, str)
+    return f"{name}: changed" if digest else change(name, was, now)
+
+
+def experiment_changes(was: Origin, now: Mapping[str, Any]) -> list[str]:
+    """What tells the settings of this table from those that the run was made with."""
+    # Read again, so that settings which a later version has added have their defaults.
+    old, new = (
+        without_paths(structured(table, ExperimentSettings, looking=True))
+        for table in (was["experiment"], now)
+    )
+    return differences(old, new, DURING_A_RUN)
+
+
+def check_sizes(file: Path, state: State, start: State) -> None:
+    """Raise `UsageError` if a state has other models or clients than the run's first state.
+
+    Tensors of another type would be misread, for example bytes as truth values.
+    """
+    types = [(each.models.dtype, each.labels.dtype) for each in (state, start)]
+    check(types[0] == types[1], f"{file}: damaged: types", types[0], f"{types[1]}")
+    for what, there, here in (
+        ("values of a model", state.models.shape[1:], start.models.shape[1:]),
+        ("clients", state.labels.shape, start.labels.shape),
+    ):
+        if there != here:
+            raise UsageError(f"{file}: of another run: {what} was {[*there]} and is {[*here]}")
+
+
+def _bytes_of_labels(federation: Federation) -> Iterator[bytes]:
+    """All labels, which are the same on every machine; targets of a regression may not be."""
+    for split in federation.splits:
+        if not split.y.is_floating_point():
+            yield split.y.contiguous().numpy().tobytes()
+
+
+def _traits(federation: Federation) -> dict[str, Any]:
+    """What tells these clients and examples from others."""
+    train, test, groups = federation.train, federation.test, federation.groups
+    validation = federation.validation
+    some = [
+        values[:: max(1, len(values) // SAMPLED)]
+        for split in federation.splits
+        for values in (split.x, split.y)
+    ]
+    return {
+        "clients": federation.num_clients,
+        "examples": len(train.x),
+        "test examples": len(test.x),
+        **({} if validation is None else {"validation examples": len(validation.x)}),
+        "inputs": list(federation.input_shape),
+        "outputs": federation.num_outputs,
+        "names of clients": digest(["\0".join(federation.names).encode()]),
+        "sizes of clients": digest(split.offsets.tobytes() for split in federation.splits),
+        "planted groups": None if groups is None else digest([groups.tobytes()]),
+        "labels": digest(_bytes_of_labels(federation)),
+        "values": list(fingerprint(some)),
+    }
 
 
 def identity(folder: Path, rounds: bool = True) -> str:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Literal
 
 from umbel.algorithms.base import State
-from umbel.checks import UsageError, check
+from umbel.checks import check
 from umbel.experiment.places import sources_of
 from umbel.experiment.python_run import (
+    check_same_run,
     described,
-    differences,
     what_only_python_has,
     why_not_opened,
 )
@@ -22,7 +22,7 @@ from umbel.files.atomic import writing_to
 from umbel.files.reading import check_file
 from umbel.folder.execution import advance_states, opened, restorable
 from umbel.folder.how_to_continue import way_on
-from umbel.folder.origin import origin
+from umbel.folder.identity import origin
 from umbel.folder.run_folder import RunFolder
 from umbel.run.records import Record
 from umbel.run.rounds import Rounds
@@ -43,7 +43,7 @@ def rounds_in(
     budget.check_for(run)
     folder = RunFolder(where)
     if folder.begun:
-        _check_same(folder, run)
+        check_same_run(folder.path, folder.experiment, run)
         there, done = folder.experiment.rounds, len(folder.records())
         if rounds > done:
             how = f'umbel.resume("{path}", run, rounds={rounds}) changes the number'
@@ -101,7 +101,7 @@ def reopened(
     made in Python, and says how to do there what `verb` says.
     """
     if run is not None:
-        _check_same(folder, run)
+        check_same_run(folder.path, folder.experiment, run)
         return run
     return opened(folder, sources_of(folder.path, data_dir), workers, verb)[0]
 
@@ -175,12 +175,3 @@ def _total(rounds: int | str, done: int) -> int:
     fine = text.removeprefix("+").isdecimal() and len(text) < 19
     check(fine, "rounds", rounds, "a number such as 80 or +20")
     return int(text) + (done if text.startswith("+") else 0)
-
-
-def _check_same(folder: RunFolder, run: Rounds) -> None:
-    """Raise `UsageError` unless the folder holds this very run."""
-    there = folder.experiment
-    here = described(run, there.name, there.rounds, there.checkpoint_every)
-    others = list(differences(there, here, run.net))
-    if others:
-        raise UsageError(f"{folder.path}: holds another run: {'; '.join(others[:3])}")

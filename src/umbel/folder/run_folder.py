@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 from umbel.algorithms.base import State
 from umbel.checks import InUseError, UsageError, check
 from umbel.experiment import toml_file
-from umbel.experiment.differences import ELSEWHERE, check_same, check_still
+from umbel.experiment.differences import ELSEWHERE, RESUMED, WORKERS, check_same
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.places import NOTE, whole
 from umbel.files.atomic import write_text
@@ -26,9 +26,8 @@ from umbel.folder.evidence_folder import EvidenceFolder
 from umbel.folder.experiment_file import ExperimentFile
 from umbel.folder.flower_files import NODES, ROLL
 from umbel.folder.how_to_continue import check_no_advice, held, holds_advice, putting_right
-from umbel.folder.identity import RUN, identity
+from umbel.folder.identity import RUN, Origin, identity
 from umbel.folder.models_folder import ModelsFolder
-from umbel.folder.origin import Origin
 from umbel.folder.records_file import RecordLines
 from umbel.folder.sessions_file import SessionsFile
 from umbel.run.records import Record
@@ -182,7 +181,9 @@ class RunFolder:
             raise UsageError(f"{self.path}: was removed by another process before the first round")
         there = self.settings.read(looking=not importing)
         if self.asked is not None:
-            check_still(self.path, there, self.asked, self.begun)
+            taken = "another run has taken this folder meanwhile"
+            free = RESUMED if self.begun else WORKERS
+            check_same(self.path, there, self.asked, free, taken, ELSEWHERE)
         return there
 
     def _check_not_begun(self) -> None:

@@ -28,7 +28,7 @@ from umbel.folder import checkpoint, encoding_file
 from umbel.folder.execution import opened
 from umbel.folder.flower_files import NOT_HERE, inputs_on_the_roll, over_flower
 from umbel.folder.how_to_continue import way_on
-from umbel.folder.origin import check_origin, origin
+from umbel.folder.identity import check_origin, origin
 from umbel.folder.saved_run import SavedRun
 from umbel.newcomers import descriptions
 from umbel.newcomers.assignment import Assignment

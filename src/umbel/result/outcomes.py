@@ -14,8 +14,8 @@ import numpy as np
 
 from umbel.checks import UsageError, check, nearest
 from umbel.experiment import toml_file
+from umbel.experiment.differences import settings_of
 from umbel.experiment.experiment import ExperimentSettings
-from umbel.experiment.flat import flat
 from umbel.experiment.sweep import CONTROL, OF_CONTROL, parts_of
 from umbel.folder.flower_files import over_flower
 from umbel.result.run import Result
@@ -285,17 +285,13 @@ def _settings(experiment: ExperimentSettings) -> dict[str, str]:
     table = toml_file.plain(experiment)
     of_python = [part for part in ("scenario", "model") if ":Own" in str(table[part]["name"])]
     left_out = BESIDE | SAME_ANYHOW | {f"{p}.{name}" for p in of_python for name in DIGESTS}
-    found = flat(table)
-    return {name: repr(value) for name, value in found if name not in left_out}
+    return {name: repr(value) for name, value in settings_of(experiment, left_out).items()}
 
 
 def likeness(experiment: ExperimentSettings) -> str:
     """What is equal for experiments that learn the same, whatever they are called."""
     left_out = (BESIDE - {"rounds"}) | SAME_ANYHOW
-    table = {
-        name: value for name, value in flat(toml_file.plain(experiment)) if name not in left_out
-    }
-    return repr(sorted(table.items()))
+    return repr(sorted(settings_of(experiment, left_out).items()))
 
 
 def _telling(parts: Sequence[Mapping[str, str]]) -> list[str]:
