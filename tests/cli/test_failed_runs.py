@@ -12,15 +12,16 @@ import pytest
 from tests.shell import Shell
 from umbel.algorithms import FedAvg
 from umbel.checks import UsageError, WorkersDiedError
+from umbel.cli.compare import make_runs
 from umbel.cli.jobs.job import noting
-from umbel.cli.reproducing import make_all
+from umbel.cli.screen import OwnScreen
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.networks import MLP
 from umbel.papers.base import Cell, Reproduction, Size
 from umbel.papers.findings import Findings
-from umbel.papers.runner import results
+from umbel.papers.runner import results, runs_left
 from umbel.result.run import Experiment
 
 SWEPT = ("--set", "rounds=1", "--set", "algorithm.local.lr=1e12,0.1")
@@ -94,7 +95,8 @@ def test_a_cell_of_a_table_that_diverges_stops_no_other(
 
     said = Findings("digits", "Somebody", "Something", "A setting.")
     wanted = Reproduction(said, make, ("accuracy",), ())
-    failed = make_all(wanted, "smoke", (0, 1), tmp_path, sources, jobs)
+    left = runs_left(wanted, "smoke", (0, 1), tmp_path)
+    failed = make_runs(left, tmp_path, sources, OwnScreen(), jobs)
     titles = [why.partition(": ")[0] for why in failed]
     assert sorted(titles) == ["wild seed 0", "wild seed 1"]
     saved = results(wanted, "smoke", (0, 1), tmp_path, "umbel reproduce digits")

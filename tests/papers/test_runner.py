@@ -10,6 +10,8 @@ import pytest
 
 from umbel.algorithms import FLACC, FedAvg
 from umbel.checks import UsageError
+from umbel.cli.compare import make_runs
+from umbel.cli.screen import OwnScreen
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
@@ -20,9 +22,8 @@ from umbel.networks import MLP
 from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size
 from umbel.papers.findings import Findings
 from umbel.papers.page import tables
-from umbel.papers.runner import left_out, pieces, results
+from umbel.papers.runner import left_out, results, runs_left
 from umbel.result.run import Experiment, finish, resume
-from umbel.run.records import Record
 
 SMALL = replace(ROTATED_DIGITS, clients=8, examples=(20,))
 LOCAL = LocalTraining(epochs=1)
@@ -56,14 +57,13 @@ BOTH = reproduction(
 )
 
 
-def do(wanted: Reproduction, runs: Path, sources: Sources) -> list[str]:
-    """The titles of what was done."""
-    done: list[str] = []
-    seen: list[Record] = []
-    for piece in pieces(wanted, "smoke", (0, 1), runs, sources):
-        piece.go(seen.append)
-        done.append(piece.title)
-    return done
+def do(
+    wanted: Reproduction, runs: Path, sources: Sources, seeds: Sequence[int] = (0, 1)
+) -> list[list[str]]:
+    """The folders of what was done, those together that may be done side by side."""
+    left = runs_left(wanted, "smoke", seeds, runs)
+    assert not make_runs(left, runs, sources, OwnScreen(), jobs=1)
+    return [[RunFolder.of(runs, each).path.name for each in group] for group in left]
 
 
 @pytest.fixture(scope="module")
@@ -76,10 +76,10 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_an_experiment_that_cells_share_is_done_once(tmp_path: Path, sources: Sources) -> None:
     assert do(BOTH, tmp_path, sources) == [
-        "flacc seed 0",
-        "fedavg seed 0",
-        "flacc seed 1",
-        "fedavg seed 1",
+        ["flacc-seed0"],
+        ["flacc-seed1"],
+        ["fedavg-seed0"],
+        ["fedavg-seed1"],
     ]
     assert do(BOTH, tmp_path, sources) == []  # all is done
 
@@ -108,7 +108,10 @@ def test_side_by_side_is_the_same_as_one_after_another(
     done: Path, tmp_path: Path, sources: Sources
 ) -> None:
     together = replace(BOTH, lockstep=True)
-    assert do(together, tmp_path, sources) == ["flacc, 2 seeds", "fedavg, 2 seeds"]
+    assert do(together, tmp_path, sources) == [
+        ["flacc-seed0", "flacc-seed1"],
+        ["fedavg-seed0", "fedavg-seed1"],
+    ]
     for name in ("flacc-seed0", "fedavg-seed1"):
         one, two = (RunFolder(place / name).records() for place in (done, tmp_path))
         assert [r.accuracy for r in one] == pytest.approx([r.accuracy for r in two])
@@ -119,24 +122,9 @@ def test_another_experiment_of_that_name_is_not_taken_for_it(done: Path, sources
     assert do(longer, done, sources) == []
     assert list(left_out(longer, "smoke", (0, 1), done)) == [
         f"flacc seed {seed}: {done / f'flacc-seed{seed}'}: holds another experiment "
-        "(rounds is 2, not 3); choose another --runs-dir"
+        "(rounds was 2 and is 3); choose another --runs-dir"
         for seed in (0, 1)
     ]
-
-
-def test_what_was_stopped_goes_on(tmp_path: Path, sources: Sources) -> None:
-    (first, *_) = pieces(BOTH, "smoke", (0,), tmp_path, sources)
-
-    def stop(record: object) -> None:  # noqa: ARG001
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        first.go(stop)
-    folder = RunFolder(tmp_path / "flacc-seed0")
-    assert len(folder.records()) == 1
-    do(BOTH, tmp_path, sources)
-    alone = [record.untimed() for _, record in experiment("flacc").open(sources).rounds(2)]
-    assert [record.untimed() for record in folder.records()] == alone
 
 
 def test_results_are_of_the_cells_whose_runs_are_finished(tmp_path: Path, sources: Sources) -> None:
@@ -161,8 +149,7 @@ def test_cells_that_are_not_asked_for_keep_the_seeds_that_are_done(
     one, other = BOTH.only(["FLACC"], "smoke"), BOTH.only(["FedAvg"], "smoke")
     do(one, tmp_path, sources)
     do(other, tmp_path, sources)
-    for piece in pieces(other, "smoke", (2,), tmp_path, sources):
-        piece.go(lambda _: None)
+    do(other, tmp_path, sources, seeds=(2,))
     before = results(BOTH, "smoke", (0, 1), tmp_path, "umbel reproduce digits")
     saved = results(BOTH, "smoke", (0, 1, 2), tmp_path, "umbel reproduce digits", other)
     assert [(cell.row, cell.num_seeds) for cell in saved.cells] == [

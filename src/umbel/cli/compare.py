@@ -144,12 +144,27 @@ def make_all(
 ) -> tuple[list[RunFolder], list[str]]:
     """The runs of experiments, grouped by all but the seed; and why some can't go on.
 
-    A run on which another process works is left to it, and checked again at the end. Raises
-    `UsageError` before any training if an experiment can't start.
+    Raises `UsageError` before any training if an experiment can't start.
     """
     groups = _once(groups, runs_dir)
     check_start(groups, runs_dir, sources)
-    make = partial(_make, jobs=jobs, screen=OwnScreen(LINES, quiet))
+    failed = make_runs(groups, runs_dir, sources, OwnScreen(LINES, quiet), jobs)
+    # Another command may have made a run of this name with other settings in the meantime.
+    return [RunFolder.begin(runs_dir, seeded) for group in groups for seeded in group], failed
+
+
+def make_runs(
+    groups: Sequence[Sequence[ExperimentSettings]],
+    runs_dir: Path,
+    sources: Sources,
+    screen: OwnScreen,
+    jobs: int,
+) -> list[str]:
+    """Make the runs of experiments, grouped by all but the seed; return why some can't go on.
+
+    A run on which another process works is left to it, and checked again at the end.
+    """
+    make = partial(_make, jobs=jobs, screen=screen)
     busy, failed = make([Seeds.of(group, runs_dir, sources) for group in groups])
     while busy:
         count = counted(sum(len(group.seeds) for group in busy), "run")
@@ -159,8 +174,7 @@ def make_all(
             pass
         busy, further = make(busy)
         failed += further
-    # Another command may have made a run of this name with other settings in the meantime.
-    return [RunFolder.begin(runs_dir, seeded) for group in groups for seeded in group], failed
+    return failed
 
 
 def _once(

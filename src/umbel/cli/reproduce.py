@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from umbel.papers.base import Reproduction, Size
     from umbel.papers.saved_results import SavedResults
 
+LINES = 2
+"""Progress lines for a run where output is not a terminal."""
+
 
 @click.command()
 @click.argument("name", shell_complete=complete_papers)
@@ -66,13 +69,14 @@ def reproduce(
     from umbel.cli.jobs.server import prepare
 
     prepare(jobs)
+    from umbel.cli.compare import make_runs
     from umbel.cli.execute import end_if, interruptible, no_empty_folders
     from umbel.cli.printing import say
-    from umbel.cli.reproducing import make_all
+    from umbel.cli.screen import OwnScreen
     from umbel.data.sources import Sources
     from umbel.files.atomic import writing_to
     from umbel.files.reading import check_folder, check_place
-    from umbel.papers.runner import left_out, results
+    from umbel.papers.runner import left_out, results, runs_left
 
     wanted = _find(name).in_precision(precision)
     part = wanted.only(only, size)
@@ -87,7 +91,8 @@ def reproduce(
         with writing_to(folder, option):
             folder.mkdir(parents=True, exist_ok=True)
         check_place(file, option)
-        failed = make_all(part, size, range(count), place, Sources.default(data_dir), jobs)
+        left, sources = runs_left(part, size, range(count), place), Sources.default(data_dir)
+        failed = make_runs(left, place, sources, OwnScreen(LINES), jobs)
     command = f"umbel reproduce {name} --size {size}" + half * f" --precision {precision}"
     command += f" --seeds {seeds}" if seeds else ""
     saved = results(wanted, size, range(count), place, command, part)

@@ -1,65 +1,48 @@
-"""Do the unfinished runs of a reproduction."""
+"""The runs of a reproduction: those that are left, and the results of those that are finished."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
-from itertools import count, groupby, takewhile
+from collections.abc import Iterator, Sequence
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from umbel.checks import QuorumError, UsageError, command
-from umbel.data.federation import Federation
-from umbel.data.scenarios.base import Scenario
-from umbel.data.sources import Sources
+from umbel.checks import UsageError, command
 from umbel.experiment.differences import check_same
 from umbel.experiment.experiment import ExperimentSettings
-from umbel.folder.execution import advance, execute_together
 from umbel.folder.run_folder import RunFolder
 from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size, SpectrumPlot
 from umbel.papers.comparing import SAVED
 from umbel.papers.measures import measured, series
 from umbel.papers.saved_results import CellResult, SavedResults, curve, made_in
 from umbel.result.run import load
-from umbel.run.records import Record
 from umbel.server.cluster_count import singular_values
 from umbel.summary import counted
 
 log = logging.getLogger(__name__)
 
-Report = Callable[[Record], None]
 
+def runs_left(
+    wanted: Reproduction, size: Size, seeds: Sequence[int], runs_dir: Path
+) -> list[list[ExperimentSettings]]:
+    """The runs that are left to do; those of one group may be done side by side.
 
-@dataclass(frozen=True)
-class PieceOfTable:
-    """Runs that are done together."""
-
-    title: str
-    rounds: int
-    go: Callable[[Report], None]
-
-
-def pieces(
-    wanted: Reproduction, size: Size, seeds: Sequence[int], runs_dir: Path, sources: Sources
-) -> Iterator[PieceOfTable]:
-    """The runs that are left to do.
-
-    Cells of one scenario are done together, so that its federation is built once a seed. Cells may
-    share an experiment, which is then done once. Runs whose folder holds another experiment are
-    not made: `left_out` names them.
+    Cells may share an experiment, which is then done once. Runs whose folder holds another
+    experiment are not made: `left_out` names them.
     """
-    distinct = distinct_experiments(wanted, size)
-    for _, group in groupby(distinct, key=lambda experiment: experiment.scenario):
-        alike = list(group)
-        for experiment in alike if wanted.lockstep else ():
-            yield from _side_by_side(experiment, seeds, runs_dir, sources)
-        for seed in seeds:
-            yield from _one_by_one(alike, seed, runs_dir, sources)
+    groups = []
+    for experiment in distinct_experiments(wanted, size):
+        every = [experiment.with_seed(seed) for seed in seeds]
+        left = [
+            seeded
+            for seeded in every
+            if not (RunFolder.of(runs_dir, seeded).finished or taken(runs_dir, seeded))
+        ]
+        groups += [left] if wanted.lockstep and left else [[seeded] for seeded in left]
+    return groups
 
 
 def distinct_experiments(wanted: Reproduction, size: Size) -> list[ExperimentSettings]:
@@ -68,47 +51,6 @@ def distinct_experiments(wanted: Reproduction, size: Size) -> list[ExperimentSet
     distinct = {cell.experiment.name: cell.experiment for cell in cells}.values()
     # Sorting is stable: the order within a scenario is kept.
     return sorted(distinct, key=lambda experiment: repr(experiment.scenario))
-
-
-def _side_by_side(
-    experiment: ExperimentSettings, seeds: Sequence[int], runs_dir: Path, sources: Sources
-) -> Iterator[PieceOfTable]:
-    left = _unfinished([experiment.with_seed(seed) for seed in seeds], runs_dir)
-    if len(left) > 1:
-        title = f"{experiment.name}, {len(left)} seeds"
-
-        def go(report: Report) -> None:
-            with suppress(QuorumError):  # reported later, when each is run alone
-                execute_together(left, sources, report)
-
-        yield PieceOfTable(title, experiment.rounds, go)
-
-
-def _one_by_one(
-    experiments: Sequence[ExperimentSettings], seed: int, runs_dir: Path, sources: Sources
-) -> Iterator[PieceOfTable]:
-    left = _unfinished([experiment.with_seed(seed) for experiment in experiments], runs_dir)
-    if not left:
-        return
-    scenario: Scenario = experiments[0].scenario
-    built: list[Federation] = []
-
-    def go_on(folder: RunFolder, report: Report) -> None:
-        if not built:
-            built.append(scenario.build(seed, sources))
-        experiment = folder.experiment
-        for record in advance(folder, experiment.run(built[0], experiment.engine)):
-            report(record)
-
-    for folder in left:
-        title = f"{folder.experiment.name} seed {seed}"
-        yield PieceOfTable(title, folder.experiment.rounds, partial(go_on, folder))
-
-
-def _unfinished(experiments: Sequence[ExperimentSettings], runs_dir: Path) -> list[RunFolder]:
-    usable = [each for each in experiments if not taken(runs_dir, each)]
-    folders = [RunFolder.begin(runs_dir, each) for each in usable]
-    return [folder for folder in folders if not folder.finished]
 
 
 def taken(runs_dir: Path, experiment: ExperimentSettings) -> str:

@@ -38,7 +38,7 @@ CONTEXT: ForkServerContext | SpawnContext = (
     if sys.platform == "linux"
     else multiprocessing.get_context("spawn")
 )
-LOADED = ("umbel.cli.compare", "umbel.cli.reproducing", "sklearn.cluster", "sklearn.datasets")
+LOADED = ("umbel.cli.compare", "sklearn.cluster", "sklearn.datasets")
 """Modules that every run needs and that load slowly."""
 
 
