@@ -14,12 +14,11 @@ from umbel.checks import UsageError, check, nearest
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import SCENARIOS
 from umbel.data.tables.reading import holds_tables
-from umbel.experiment.dropped_settings import left_out, tell
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.layers import load_table, merged, tables_of
 from umbel.experiment.library import find_experiment, shipped_experiments
 from umbel.experiment.places import whole
-from umbel.experiment.toml_file import read, structured
+from umbel.experiment.toml_file import read, structured, warn_of_dropped
 from umbel.experiment.unimported import strangers_in
 
 MODEL = {"name": "mlp", "hidden": [64]}
@@ -45,7 +44,7 @@ def asked_about(
     if path.suffix == ".toml" or data in shipped_experiments():
         file = find_experiment(data)
         found = read(file, settings, allow=allow)
-        tell(file, left_out(file, settings, found))
+        warn_of_dropped(file, settings, found)
     else:
         table: dict[str, Any] = {
             "name": _name_of(path),

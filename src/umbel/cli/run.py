@@ -54,9 +54,8 @@ def run(
     from umbel.cli.foreign_code import announce
     from umbel.cli.show import print_run
     from umbel.data.sources import Sources
-    from umbel.experiment.dropped_settings import left_out, tell
     from umbel.experiment.library import find_experiment
-    from umbel.experiment.toml_file import read
+    from umbel.experiment.toml_file import read, warn_of_dropped
     from umbel.files.atomic import writing_to
     from umbel.folder.run_folder import RunFolder
     from umbel.run.stopping import Budget
@@ -64,7 +63,7 @@ def run(
     budget = Budget.of(until, max_time)
     file = find_experiment(experiment)
     chosen = read(file, settings, allow=lambda names: announce(names, no_import))
-    tell(file, left_out(file, settings, chosen))
+    warn_of_dropped(file, settings, chosen)
     chosen = chosen if seed is None else chosen.with_seed(seed)
     sources = Sources.default(data_dir)
     folder = RunFolder.of(runs_dir, chosen)

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from umbel.checks import UsageError, check
-from umbel.experiment.dropped_settings import left_out, tell
 from umbel.experiment.errors import TableError
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.layers import names_first, parse_setting, path_of, says
-from umbel.experiment.toml_file import plain, read
+from umbel.experiment.toml_file import plain, read, warn_of_dropped
 from umbel.settings import whole_path
 
 NOT_SWEPT: Mapping[str, str] = {
@@ -88,7 +87,6 @@ def sweep(file: Path, settings: Sequence[str]) -> Sweep:
     has = cache(partial(_has, file))
     experiments: dict[str, ExperimentSettings] = {}
     used: set[str] = set()
-    lost: list[str] = []
     for combination in product(*choices):
         applied: list[str] = []
         for setting in names_first(combination):
@@ -96,14 +94,13 @@ def sweep(file: Path, settings: Sequence[str]) -> Sweep:
                 applied.append(setting)
         used.update(map(path_of, applied))
         experiment = read(file, applied)
-        lost += left_out(file, applied, experiment)
+        warn_of_dropped(file, applied, experiment)
         given = {path_of(setting): setting for setting in applied if path_of(setting) in several}
         name = _named(experiment, dict(sorted(given.items())))
         named = replace(experiment, name=name)
         if experiments.setdefault(name, named) != named:  # two values that are written alike
             other = f"{name}-{_digest(repr(plain(experiment)))}"
             experiments[other] = replace(experiment, name=other)
-    tell(file, lost)
     asked = {path_of(values[0]) for values in choices}
     return Sweep(tuple(experiments.values()), tuple(sorted(asked - used)))
 

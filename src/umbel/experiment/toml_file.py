@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,8 +23,8 @@ from umbel.checks import UsageError, check, nearest
 from umbel.client.imports import imported
 from umbel.experiment.errors import TableError, problems
 from umbel.experiment.experiment import ExperimentSettings
-from umbel.experiment.flat import with_lists
-from umbel.experiment.layers import layers_of, merged, path_of, tables_of
+from umbel.experiment.flat import flat, with_lists
+from umbel.experiment.layers import layers_of, load_table, merged, path_of, tables_of
 from umbel.experiment.made_in_python import STANDING_FOR
 from umbel.experiment.places import Places, for_folder, look_in, whole
 from umbel.experiment.setting_paths import REGISTRIES as REGISTRIES
@@ -39,6 +40,8 @@ from umbel.settings import (
     items_of,
     scalar,
 )
+
+log = logging.getLogger(__name__)
 
 TOML = (str, bool, int, float, date, time)
 """TOML's types other than lists and tables; a `datetime` is a `date`."""
@@ -90,6 +93,31 @@ def _blaming(
                 structured(alone, ExperimentSettings, looking)
                 message = f"--set {error} (over {file})"
         raise TableError(message, getattr(error, "problems", ())) from None
+
+
+def warn_of_dropped(file: Path, settings: Sequence[str], experiment: ExperimentSettings) -> None:
+    """Warn of settings of a file that are dropped with a table to which `settings` give a new name.
+
+    `experiment` is what the file and these settings give. Only what the new kind has, too, counts.
+    """
+    places = [path.removesuffix(".name") for path in map(path_of, settings) if path[-5:] == ".name"]
+    if not places:
+        return
+    nothing: Mapping[str, Any] = {}
+    over = dict(flat(reduce(merged, tables_of(settings), nothing)))
+    below, now = dict(flat(load_table(file))), dict(flat(plain(experiment)))
+    for place in places:
+        was, is_ = (table.get(f"{place}.name") for table in (below, over))
+        lost = [
+            name
+            for name, value in below.items()
+            if name.startswith(f"{place}.") and name != f"{place}.name" and name not in over
+            if was not in (None, is_) and now.get(name, value) != value
+        ]
+        if lost:
+            said = f"{place}.name={is_}: settings of {was} are left out: {', '.join(lost)}"
+            how = f"give those that hold here, too, as by --set {lost[0]}=..."
+            log.warning("%s: %s; %s", file.name, said, how)
 
 
 def write(experiment: ExperimentSettings, folder: Path | None = None) -> str:
