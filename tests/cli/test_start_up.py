@@ -146,31 +146,3 @@ def test_without_flower_the_extra_that_brings_it_is_named(tmp_path: Path) -> Non
     for said in (imported, asked, line):
         assert 'umbel.flower needs an extra: pip install "umbel[flower]"' in said
     assert not (tmp_path / "app").exists()
-
-
-FORKED = """
-import sys
-from multiprocessing import forkserver
-import umbel_command
-from umbel.cli.jobs import server as job_server
-
-prepared = job_server.prepare
-def prepare(jobs):
-    prepared(jobs)
-    print("running:", forkserver._forkserver._forkserver_pid is not None, "torch" in sys.modules)
-job_server.prepare = prepare
-sys.argv = ["umbel", *sys.argv[1:]]
-try:
-    umbel_command.main()
-finally:
-    print("left:", forkserver._forkserver._forkserver_pid)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="jobs are copied on Linux alone")
-@pytest.mark.long
-def test_jobs_load_pytorch_beside_the_command(tmp_path: Path) -> None:
-    words = [sys.executable, "-c", FORKED, "compare", "nothing-of-this-name", "--jobs", "2"]
-    ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ended.stdout == "running: True False\nleft: None\n"
-    assert (ended.returncode, len(ended.stderr.splitlines())) == (2, 1), ended.stderr

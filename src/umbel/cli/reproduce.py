@@ -66,9 +66,6 @@ def reproduce(
     the status is then 1, as it is if a run was ended before its last round, or if its folder holds
     another experiment.
     """
-    from umbel.cli.jobs.server import prepare
-
-    prepare(jobs)
     from umbel.cli.compare import make_runs
     from umbel.cli.execute import end_if, interruptible, no_empty_folders
     from umbel.cli.printing import say

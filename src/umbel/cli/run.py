@@ -156,9 +156,6 @@ def compare(
     With --control each clustered method is followed by its control: FedAvg in clusters of the same
     sizes, of clients drawn at random.
     """
-    from umbel.cli.jobs.server import prepare
-
-    prepare(jobs)
     from umbel.cli.compare import make_all, strangers_named, sweeps_in
     from umbel.cli.foreign_code import announce
     from umbel.data.sources import Sources

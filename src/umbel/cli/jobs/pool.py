@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import signal
 import time
@@ -17,13 +16,12 @@ import click
 
 from umbel.checks import printable
 from umbel.cli.jobs.job import Begun, Ended, JobFailed, JobMade, News, Said, Told, U, Unit, work
-from umbel.cli.jobs.server import CONTEXT, check_descriptors, start
+from umbel.cli.jobs.server import CONTEXT, start
 from umbel.cli.printing import say
 from umbel.cli.screen import OwnScreen
 from umbel.cli.signals import ending_in_order
 from umbel.cores import cores, forget
 from umbel.report.terminal.progress import Begin, Tell, watched_together
-from umbel.summary import counted
 
 AGAIN = 3
 """How often a unit is made again whose process was killed."""
@@ -33,10 +31,6 @@ PAUSE = 0.5
 
 GRACE = 10.0
 """Seconds that a job has to end when it is told to; after that it is killed."""
-
-LIMITS = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)
-"""Errors that come with too many open files and, where this process itself starts another, with too
-many processes or too little memory."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +45,6 @@ class Job:
     """A process that makes one unit at a time, as its parent sees it."""
 
     def __init__(self, threads: int) -> None:
-        check_descriptors()
         self.pipe, theirs = CONTEXT.Pipe()
         level = logging.getLogger("umbel").getEffectiveLevel()
         for attempt in range(AGAIN + 1):
@@ -103,7 +96,8 @@ def make_in_jobs(units: Sequence[U], runs: int, count: int, screen: OwnScreen) -
     with ending_in_order(), watched_together(screen.lines, screen.to_stderr) as begin:
         desk = Desk(units, threads, begin, screen)
         try:
-            desk.start(count)
+            for _ in range(count):
+                desk.idle.append(Job(threads))
             return desk.run()
         finally:
             desk.close()
@@ -119,24 +113,6 @@ class Desk(Generic[U]):
         self.making: dict[Job, Attempt[U]] = {}
         self.shown: dict[Job, tuple[ExitStack, Tell]] = {}
         self.left: JobMade[U] = JobMade()
-
-    def start(self, count: int) -> None:
-        """Start `count` more jobs, or as many as the limit on open files allows, at least one."""
-        for _ in range(count):
-            try:
-                self.idle.append(Job(self.threads))
-            except OSError as error:
-                if error.errno not in LIMITS:
-                    raise
-                self._go_on_with_these(error)
-                return
-
-    def _go_on_with_these(self, error: OSError) -> None:
-        there = len(self.idle) + len(self.making)
-        if not there:
-            how = "--jobs 1 starts no other process; go on with: the same command"
-            raise click.ClickException(f"no job can start: {error.strerror}; {how}") from None
-        say(f"only {counted(there, 'job')} can start: {error.strerror}", err=True)
 
     def run(self) -> JobMade[U]:
         """Make all there is."""
@@ -189,7 +165,7 @@ class Desk(Generic[U]):
             raise click.ClickException(printable(f"{title}: {why}; {how}"))
         say(f"{title}: the process that worked on it {job.end}; another continues it", err=True)
         self.waiting.appendleft(replace(attempt, kills=kills))
-        self.start(1)
+        self.idle.append(Job(self.threads))
 
     def close(self) -> None:
         """End all jobs, and wait for them."""
