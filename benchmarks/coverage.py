@@ -19,9 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from umbel.result.statistics.crossed import Crossed, spread_of
-from umbel.result.statistics.paired import Gain, interval
+from umbel.result.statistics.paired import Gain, by_t, interval
 from umbel.result.statistics.resampling import by_bootstrap
-from umbel.result.statistics.student import by_t
 
 Floats = NDArray[np.float64]
 

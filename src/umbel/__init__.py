@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from umbel.engines.replies.guarded import QuorumError
     from umbel.engines.replies.validation import Limits
     from umbel.experiment.library import find_experiment
-    from umbel.experiment.named_scenario import scenario
     from umbel.folder.execution import execute
     from umbel.folder.run_folder import RunFolder
     from umbel.newcomers.assignment import Assignment
@@ -63,7 +62,7 @@ if TYPE_CHECKING:
     from umbel.report.reporting import write_report
     from umbel.report.terminal.progress import progress
     from umbel.result.row_encoder import RowEncoder
-    from umbel.result.run import Experiment, Result, Run, finish, load, read, resume
+    from umbel.result.run import Experiment, Result, Run, finish, load, read, resume, scenario
     from umbel.result.tables import Results, results
     from umbel.run.personal import Personal
     from umbel.run.records import Record
@@ -197,7 +196,6 @@ _HOMES = {
     "umbel.newcomers.assignment": ("Assignment",),
     "umbel.result.tables": ("Results", "results"),
     "umbel.experiment.library": ("find_experiment",),
-    "umbel.experiment.named_scenario": ("scenario",),
     "umbel.engines.privacy": ("Privacy",),
     "umbel.engines.replies.validation": ("Limits",),
     "umbel.report.terminal.progress": ("progress",),
@@ -209,6 +207,7 @@ _HOMES = {
         "load",
         "read",
         "resume",
+        "scenario",
     ),
     "umbel.client.work": ("Gradient", "LocalTraining"),
 }

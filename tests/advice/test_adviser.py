@@ -15,10 +15,9 @@ from sklearn.metrics import adjusted_rand_score
 import umbel
 from umbel.advice import gain_per_client as fate
 from umbel.advice.advice_folder import read_summary
-from umbel.advice.adviser import for_selection
+from umbel.advice.adviser import for_selection, next_experiment
 from umbel.advice.gains import ahead, gain, lead
 from umbel.advice.race import Allowance
-from umbel.advice.suggested_experiment import next_experiment
 from umbel.advice.summary import summary
 from umbel.cli import app
 from umbel.testing import blobs, mlp

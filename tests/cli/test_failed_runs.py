@@ -13,8 +13,8 @@ from tests.shell import Shell
 from umbel.algorithms import FedAvg
 from umbel.checks import UsageError, WorkersDiedError
 from umbel.cli.compare import make_runs
+from umbel.cli.execute import OwnScreen
 from umbel.cli.jobs.job import noting
-from umbel.cli.screen import OwnScreen
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources

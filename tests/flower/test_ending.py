@@ -9,7 +9,7 @@ import pytest
 from flwr.supercore.exit.exit_handler import trigger_exit_handlers
 
 from umbel.checks import UsageError
-from umbel.flower.ending import ENDED, said_last
+from umbel.flower.server import ENDED, said_last
 
 
 def status(code: int) -> httpx.HTTPStatusError:

@@ -15,8 +15,7 @@ from tests.flower.grid import MemoryGrid
 from tests.flower.small import SMALL, engine_of, grid_of
 from umbel.algorithms import FedAvg
 from umbel.data.sources import Sources
-from umbel.flower.exchange import HELLO, WORK
-from umbel.flower.retries import patiently
+from umbel.flower.exchange import HELLO, WORK, patiently
 
 
 def status(code: int) -> httpx.HTTPStatusError:
@@ -45,7 +44,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("umbel.flower.retries.time", clock)
+    monkeypatch.setattr("umbel.flower.exchange.time", clock)
     return clock
 
 

@@ -18,7 +18,7 @@ from umbel.engines.privacy import Privacy
 from umbel.flower import Settings, serve
 from umbel.flower.client import Node
 from umbel.flower.registry import Roll
-from umbel.folder.flower_files import ROLL
+from umbel.folder.how_to_continue import ROLL
 from umbel.networks import CharLSTM
 
 READING = replace(SMALL, algorithm=FedAvg(LOCAL), model=CharLSTM(4, 8), participation=1.0, rounds=1)

@@ -20,9 +20,8 @@ from umbel.papers.comparing import (
     summary,
 )
 from umbel.papers.figures import charts
-from umbel.papers.findings import Findings
+from umbel.papers.findings import ANY, Findings, Published
 from umbel.papers.page import tables
-from umbel.papers.published import ANY, Published
 from umbel.papers.saved_results import CellResult, MadeCell, SavedResults, curve
 from umbel.result.run import Experiment
 

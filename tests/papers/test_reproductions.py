@@ -20,10 +20,9 @@ from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.toml_file import plain, structured
 from umbel.papers.base import Reproduction, Size
 from umbel.papers.catalogue import REPRODUCTIONS
-from umbel.papers.findings import PAPERS, findings, kept_files
+from umbel.papers.findings import ANY, PAPERS, findings, kept_files
 from umbel.papers.measures import MEASURES
 from umbel.papers.page import verdicts
-from umbel.papers.published import ANY
 from umbel.papers.saved_results import SavedResults
 
 HEADLINES = {

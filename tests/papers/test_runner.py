@@ -11,7 +11,7 @@ import pytest
 from umbel.algorithms import FLACC, FedAvg
 from umbel.checks import UsageError
 from umbel.cli.compare import make_runs
-from umbel.cli.screen import OwnScreen
+from umbel.cli.execute import OwnScreen
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources

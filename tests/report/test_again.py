@@ -12,7 +12,7 @@ from tests.report.pages import Page
 from tests.shell import Shell
 from umbel.algorithms import FedAvg
 from umbel.client.work import LocalTraining
-from umbel.folder.flower_files import NODES
+from umbel.folder.how_to_continue import NODES
 from umbel.report import write_files
 from umbel.result.run import Run, read
 from umbel.result.tables import run_folders

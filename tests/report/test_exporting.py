@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.shell import Shell
-from umbel.experiment.flat import flat, measures_of
+from umbel.experiment.layers import flat
 from umbel.folder.run_folder import RunFolder
-from umbel.run.records import Record
+from umbel.run.records import Record, measures_of
 
 
 @pytest.fixture

@@ -17,8 +17,7 @@ import pytest
 from tests.report.pages import NASTY, Page, compared, made, many, own, unpacked
 from tests.shell import Shell
 from umbel.checks import UsageError
-from umbel.folder.flower_files import NODES
-from umbel.folder.how_to_continue import ADVICE_FILE
+from umbel.folder.how_to_continue import ADVICE_FILE, NODES
 from umbel.folder.run_folder import RunFolder
 from umbel.report import write_files
 from umbel.report.pages.rendering import packed

@@ -9,9 +9,9 @@ from math import isfinite, isinf, isnan
 from umbel.advice.facts import Facts
 from umbel.advice.gain_per_client import Fate
 from umbel.advice.gains import LossGain, ahead, one_beside
+from umbel.advice.losses import FEWEST_CLIENTS
 from umbel.advice.structure import Structure
 from umbel.advice.trial import DIVERGED, TIME_UP, Standing
-from umbel.advice.validation_clients import FEWEST_CLIENTS
 from umbel.advice.verdict import ALIKE, Verdict, below, in_field, is_worth_it, preferred_clusters
 from umbel.client.work import LocalTraining
 from umbel.summary import counted, few, in_short, joined_by_and

@@ -9,8 +9,8 @@ from math import inf, nan
 import numpy as np
 
 from umbel.advice.examples import Floats
+from umbel.advice.losses import FEWEST_CLIENTS
 from umbel.advice.trial import Standing
-from umbel.advice.validation_clients import FEWEST_CLIENTS
 
 SURE = 0.01
 """Largest p-value of a mean gain that counts as sure; below 0.05, as several gains are tested."""

@@ -32,9 +32,7 @@ COMMANDS = {
     "list": CommandPlace("umbel.cli.listing", "list_", "List what there is, by kind."),
     "run": CommandPlace("umbel.cli.run", "run", "Run one experiment."),
     "resume": CommandPlace("umbel.cli.run", "resume", "Go on with a run that was stopped."),
-    "finish": CommandPlace(
-        "umbel.cli.resume", "finish", "End a run with the rounds that are done."
-    ),
+    "finish": CommandPlace("umbel.cli.run", "finish", "End a run with the rounds that are done."),
     "compare": CommandPlace("umbel.cli.run", "compare", "Run a folder of experiments; one table."),
     "advise": CommandPlace("umbel.cli.advise", "advise", "Say whether to cluster at all, and how."),
     "show": CommandPlace("umbel.cli.show", "show", "Show the results of a run or a comparison."),

@@ -60,11 +60,11 @@ def advise(
     """
     from umbel.advice.advice_folder import NEXT, check_free, save, to_run
     from umbel.advice.adviser import advise as advise_
+    from umbel.advice.adviser import next_experiment
     from umbel.advice.data_source import asked_about, local_training
-    from umbel.advice.suggested_experiment import next_experiment
     from umbel.advice.summary import summary
     from umbel.cli.execute import no_empty_folders
-    from umbel.cli.foreign_code import announce
+    from umbel.cli.options import announce
     from umbel.data.sources import Sources
     from umbel.settings import whole_path
 

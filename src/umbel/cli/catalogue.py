@@ -1,12 +1,15 @@
-"""All named things by kind, each with a sentence; the things themselves are not loaded."""
+"""All named things by kind, for lists and the shell; the things themselves are not loaded."""
 
 from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
 
 from umbel.experiment.library import experiments_in, shipped_comparisons, shipped_experiments
 from umbel.summary import duration
@@ -56,3 +59,33 @@ def _description(file: Path) -> str:
     """As a sentence."""
     said: str = tomllib.loads(file.read_text(encoding="utf-8"))["description"]
     return f"{said}."
+
+
+Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def offering(names: Callable[[], Iterable[str]], otherwise: str | None = None) -> Completer:
+    """Completes names; where none starts so, files ("file") or folders ("dir")."""
+
+    def complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        offered = [CompletionItem(name) for name in names() if name.startswith(incomplete)]
+        if offered or otherwise is None:
+            return offered
+        return [CompletionItem(incomplete, type=otherwise)]
+
+    return complete
+
+
+def _runs() -> list[str]:
+    """The folders in `runs` of runs, and of comparisons."""
+    files = [*Path("runs").glob("*/experiment.toml"), *Path("runs").glob("*/*/experiment.toml")]
+    folders = {file.parent for file in files}
+    comparisons = {folder.parent for folder in folders} - {Path("runs")}
+    return sorted(map(str, folders | comparisons))
+
+
+complete_kinds = offering(lambda: KINDS)
+complete_experiments = offering(shipped_experiments, "file")
+complete_comparisons = offering(shipped_comparisons, "dir")
+complete_papers = offering(lambda: entries("papers"))
+complete_runs = offering(_runs, "dir")

@@ -12,6 +12,8 @@ from typing import Any
 
 from umbel.checks import InUseError, UsageError, check, naming, nearest
 from umbel.cli.execute import (
+    OwnScreen,
+    Screen,
     advance,
     advance_together,
     interruptible,
@@ -23,7 +25,6 @@ from umbel.cli.execute import (
 from umbel.cli.jobs.job import JobMade, noting
 from umbel.cli.jobs.pool import make_in_jobs
 from umbel.cli.printing import say
-from umbel.cli.screen import OwnScreen, Screen
 from umbel.data.sources import Sources
 from umbel.experiment.differences import WORKERS, check_same, settings_of
 from umbel.experiment.errors import TableError

@@ -1,11 +1,12 @@
-"""Do the remaining rounds of runs, and show their progress."""
+"""Do the remaining rounds of runs, and show their progress: a live bar, or plain lines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol, TypeAlias
 
 import click
 
@@ -21,14 +22,46 @@ from umbel.checks import (
 from umbel.checks import command as to_paste
 from umbel.cli import FAILED, refused
 from umbel.cli.printing import how_far, say
-from umbel.cli.screen import OwnScreen, Screen
 from umbel.data.sources import Sources
 from umbel.data.tables.described import described
 from umbel.data.tables.encoding import Encoding
 from umbel.files.atomic import FULL
 from umbel.folder.execution import execute_together, opened, records_of
 from umbel.folder.run_folder import RunFolder
+from umbel.report.terminal.progress import watched
+from umbel.report.terminal.results import one_line
 from umbel.run.lockstep import as_one
+from umbel.run.records import Record
+
+Report: TypeAlias = Callable[[Record], None]
+"""To be called after every round."""
+
+
+class Screen(Protocol):
+    """This process's own terminal, or the way to that of another."""
+
+    def progress(self, title: str, rounds: int) -> AbstractContextManager[Report]:
+        """Show a run while it goes on."""
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+
+
+@dataclass(frozen=True)
+class OwnScreen:
+    """The streams of this process."""
+
+    lines: int = 1000  # progress lines of a run where output is not a terminal
+    to_stderr: bool = False  # whether standard output is reserved for other output
+
+    @contextmanager
+    def progress(self, title: str, rounds: int) -> Iterator[Report]:
+        with watched(title, rounds, self.lines, self.to_stderr) as tell:
+            yield lambda record: tell(record.round + 1, one_line(record, rounds))
+
+    def say(self, text: str) -> None:
+        say(text, err=self.to_stderr)
+
 
 INTERRUPTED = 130
 
@@ -36,7 +69,7 @@ INTERRUPTED = 130
 def advance(
     folder: RunFolder,
     sources: Sources,
-    screen: Screen = OwnScreen(),  # noqa: B008
+    screen: Screen = OwnScreen(),
     workers: int | Literal["auto"] | None = None,
     command: str | None = None,
     describing: bool = False,

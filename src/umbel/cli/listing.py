@@ -10,10 +10,9 @@ from textwrap import fill
 import click
 
 from umbel.checks import LONGEST_VALUE_CHARACTERS, UsageError, check, closest, command, nearest
-from umbel.cli.catalogue import KINDS, comparisons, entries, times
-from umbel.cli.completing import complete_kinds
-from umbel.cli.options import RowFormat, form_options
-from umbel.cli.printing import print_rows
+from umbel.cli.catalogue import KINDS, comparisons, complete_kinds, entries, times
+from umbel.cli.options import form_options
+from umbel.cli.printing import RowFormat, print_rows
 from umbel.result.table import Table
 from umbel.summary import counted
 

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from umbel.cli.completing import offering
+from umbel.checks import UsageError, shown
+from umbel.cli.catalogue import offering
+from umbel.cli.printing import say
 from umbel.cores import cores
+
+if TYPE_CHECKING:
+    from umbel.experiment.experiment import ExperimentSettings
+    from umbel.folder.run_folder import RunFolder
+
 
 SEEDS = click.IntRange(1, 10_000)
 """Type of the option --seeds."""
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-RowFormat = Literal["json", "csv"]
-"""Formats of output for programs."""
 
 LONGEST_PATH, DEEPEST = 3_500, 250
 """Bytes and parts of a path that leave room for the files of a run."""
@@ -114,6 +119,20 @@ workers_option = click.option(
     shell_complete=offering(lambda: ["auto"]),
     help="Number of processes for clients, in this command only. Results do not depend on it.",
 )
+until_option = click.option(
+    "--until",
+    multiple=True,
+    metavar="MEASURE=GOAL",
+    help="Stop after the first round with, for example, accuracy=0.9 or more, or loss=0.1 or less.",
+)
+max_time_option = click.option(
+    "--max-time",
+    metavar="TIME",
+    help="Stop after the round in which this time is used up: 90s, 10m, 2h; a number is seconds.",
+)
+rounds_option = click.option(
+    "--rounds", metavar="N", help="Total number of rounds, such as 80; or how many more, as +20."
+)
 judge_option = click.option(
     "--judge",
     metavar="MEASURE",
@@ -140,3 +159,39 @@ def form_options(command: F) -> F:
     as_json = click.option("--json", "form", flag_value="json", help="Print rows as JSON.")
     as_csv = click.option("--csv", "form", flag_value="csv", help="Print rows as CSV.")
     return as_json(as_csv(command))
+
+
+def allow(experiment: ExperimentSettings, no_import: bool) -> None:
+    """Print what an experiment will import. Raises `UsageError` if imports are forbidden."""
+    from umbel.experiment.toml_file import plain
+    from umbel.experiment.unimported import strangers_in
+
+    announce(strangers_in(plain(experiment)), no_import)
+
+
+def allow_parts(experiment: ExperimentSettings, parts: Iterable[str], no_import: bool) -> None:
+    """As `allow`, for a command that imports only what these parts of an experiment name."""
+    from umbel.experiment.toml_file import plain
+    from umbel.experiment.unimported import strangers_in
+
+    table = plain(experiment)
+    announce(strangers_in({part: table[part] for part in parts}), no_import)
+
+
+def allow_rounds(folder: RunFolder, no_import: bool) -> None:
+    """As `allow`, for resuming a run; a run made in Python is refused later and imports nothing."""
+    from umbel.experiment.made_in_python import OwnData
+
+    experiment = folder.experiment
+    if not isinstance(experiment.scenario, OwnData):
+        allow(experiment, no_import)
+
+
+def announce(names: Iterable[str], no_import: bool) -> None:
+    """Say that these will be imported, if any: names such as "module:Name"."""
+    said = ", ".join(dict.fromkeys(map(shown, names)))
+    if said and no_import:
+        raise UsageError(f"--no-import: {said} would have to be imported")
+    if said:
+        say(f"imports {said}", err=True)
+        sys.path.append(str(Path.cwd()))

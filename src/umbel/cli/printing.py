@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import codecs
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from umbel.checks import printable
-from umbel.cli.options import RowFormat
 from umbel.result.table import Table
 from umbel.summary import counted
 
@@ -17,6 +16,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from umbel.folder.run_folder import RunFolder
+
+RowFormat = Literal["json", "csv"]
+"""Formats of output for programs."""
 
 WIDTH = 80
 """Width in characters that is used if a terminal is too narrow for all columns."""

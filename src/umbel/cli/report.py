@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from umbel.checks import check
-from umbel.cli.completing import complete_runs
+from umbel.cli.catalogue import complete_runs
 from umbel.cli.options import FilePath, no_import_option, only_option, without_option
 from umbel.cli.printing import say
 
@@ -88,7 +88,7 @@ def export(
     The course goes to TensorBoard or MLflow, a model into an ONNX file, a program of torch.export
     (torch), a file of its tensors (safetensors), or a folder of its adapters (peft).
     """
-    from umbel.cli.foreign_code import allow_parts, announce
+    from umbel.cli.options import allow_parts, announce
     from umbel.experiment.python_run import find_net
     from umbel.export import trackers
     from umbel.export.models import export_model

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from umbel.checks import UsageError, nearest
-from umbel.cli.completing import complete_papers
+from umbel.cli.catalogue import complete_papers
 from umbel.cli.options import SEEDS, FilePath, data_dir_option, jobs_option, runs_dir_option
 
 if TYPE_CHECKING:
@@ -67,9 +67,8 @@ def reproduce(
     another experiment.
     """
     from umbel.cli.compare import make_runs
-    from umbel.cli.execute import end_if, interruptible, no_empty_folders
+    from umbel.cli.execute import OwnScreen, end_if, interruptible, no_empty_folders
     from umbel.cli.printing import say
-    from umbel.cli.screen import OwnScreen
     from umbel.data.sources import Sources
     from umbel.files.atomic import writing_to
     from umbel.files.reading import check_folder, check_place

@@ -9,21 +9,23 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from umbel.checks import UsageError
-from umbel.cli.completing import complete_comparisons, complete_experiments, complete_runs
+from umbel.cli.catalogue import complete_comparisons, complete_experiments, complete_runs
 from umbel.cli.options import (
     SEEDS,
     FilePath,
-    RowFormat,
     data_dir_option,
     form_options,
     jobs_option,
     judge_option,
+    max_time_option,
     no_import_option,
+    rounds_option,
     runs_dir_option,
     set_option,
+    until_option,
     workers_option,
 )
-from umbel.cli.resume import max_time_option, rounds_option, until_option
+from umbel.cli.printing import RowFormat
 
 if TYPE_CHECKING:
     from umbel.experiment.experiment import ExperimentSettings
@@ -51,7 +53,7 @@ def run(
 ) -> None:
     """Run one EXPERIMENT: a TOML file, or the name of one that `umbel list experiments` shows."""
     from umbel.cli.execute import advance, nothing_left_of
-    from umbel.cli.foreign_code import announce
+    from umbel.cli.options import announce
     from umbel.cli.show import print_run
     from umbel.data.sources import Sources
     from umbel.experiment.library import find_experiment
@@ -96,7 +98,7 @@ def resume(
     With --rounds, --until or --max-time it ends there; with --rounds a finished RUN goes on, too.
     """
     from umbel.cli.execute import advance
-    from umbel.cli.foreign_code import allow_rounds
+    from umbel.cli.options import allow_rounds
     from umbel.cli.show import print_run
     from umbel.experiment.places import sources_of
     from umbel.folder.resuming import reopened, replan
@@ -109,6 +111,22 @@ def resume(
         replan(folder, going, rounds, until, max_time)
     advance(folder, sources_of(folder.path, data_dir), workers=workers)
     print_run(folder)
+
+
+@click.command()
+@click.argument("run", type=FilePath(), shell_complete=complete_runs)
+@data_dir_option
+@no_import_option
+def finish(run: Path, data_dir: Path | None, no_import: bool) -> None:
+    """End a RUN with the rounds that are done: write its models and clusters."""
+    from umbel.cli.options import allow_rounds
+    from umbel.cli.show import print_run
+    from umbel.folder.run_folder import RunFolder
+    from umbel.result.run import finish as finish_
+
+    allow_rounds(RunFolder.open(run), no_import)
+    finish_(run, data_dir=data_dir)
+    print_run(RunFolder.open(run))
 
 
 @click.command()
@@ -157,7 +175,7 @@ def compare(
     sizes, of clients drawn at random.
     """
     from umbel.cli.compare import make_all, strangers_named, sweeps_in
-    from umbel.cli.foreign_code import announce
+    from umbel.cli.options import announce
     from umbel.data.sources import Sources
     from umbel.experiment.library import find_comparison
     from umbel.result.control import check_room, controls

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from umbel.checks import UsageError, check, command
-from umbel.cli.completing import complete_runs
+from umbel.cli.catalogue import complete_runs
 from umbel.cli.options import (
     FilePath,
-    RowFormat,
     data_dir_option,
     form_options,
     judge_option,
@@ -20,7 +19,7 @@ from umbel.cli.options import (
     only_option,
     without_option,
 )
-from umbel.cli.printing import how_far, print_rows, print_tables, say, say_lines
+from umbel.cli.printing import RowFormat, how_far, print_rows, print_tables, say, say_lines
 from umbel.result.table import Table
 from umbel.summary import counted, few
 
@@ -203,7 +202,7 @@ def assign(
     of a table, one with the same columns (.csv, .parquet). With --unlabelled y, or the target, may
     be left out.
     """
-    from umbel.cli.foreign_code import allow, allow_parts
+    from umbel.cli.options import allow, allow_parts
     from umbel.report.terminal import results as terminal
     from umbel.result.run import load
 
@@ -241,7 +240,7 @@ def estimate_clusters(
 
     One cluster is among the answers: then the clients do not seem to form groups.
     """
-    from umbel.cli.foreign_code import allow_parts
+    from umbel.cli.options import allow_parts
     from umbel.files.reading import check_place
     from umbel.report.figures.matplotlib_files import check_format
     from umbel.report.figures.to_matplotlib import draw_singular_values
@@ -271,7 +270,7 @@ def estimate_clusters(
 
 def print_run(folder: RunFolder) -> None:
     """The results of a run so far, and its clusters if it is finished."""
-    from umbel.folder.flower_files import names_on_the_roll
+    from umbel.folder.how_to_continue import names_on_the_roll
     from umbel.report.evenness import of_clients
     from umbel.report.terminal import results as terminal
     from umbel.result.run import Result

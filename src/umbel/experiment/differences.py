@@ -13,7 +13,7 @@ from umbel.checks import UsageError, shown
 from umbel.engines.choice import EngineSettings
 from umbel.experiment import toml_file
 from umbel.experiment.experiment import ExperimentSettings
-from umbel.experiment.flat import flat, same
+from umbel.experiment.layers import flat, same
 from umbel.experiment.places import whole
 from umbel.experiment.sweep import CONTROL, parts_of
 from umbel.experiment.unimported import IN_PYTHON, OWN_MODULE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -135,3 +135,24 @@ def parsed(text: str) -> dict[str, Any]:
         raise tomllib.TOMLDecodeError("a number of too many digits") from None
     except RecursionError:
         raise tomllib.TOMLDecodeError("brackets in brackets, too deep to be read") from None
+
+
+def flat(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, object]]:
+    """The settings of a table in tables, with dots in their names."""
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", value
+
+
+def with_lists(value: Any) -> Any:
+    """A plain value with a list in place of each tuple within, as it is read from TOML."""
+    if isinstance(value, Mapping):
+        return {name: with_lists(item) for name, item in value.items()}
+    return [with_lists(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def same(one: object, other: object) -> bool:
+    """Whether two values of a setting are equal; NaN, which is not equal to itself, is here."""
+    return one == other or str(one) == str(other)

@@ -23,8 +23,15 @@ from umbel.checks import UsageError, check, nearest
 from umbel.client.imports import imported
 from umbel.experiment.errors import TableError, problems
 from umbel.experiment.experiment import ExperimentSettings
-from umbel.experiment.flat import flat, with_lists
-from umbel.experiment.layers import layers_of, load_table, merged, path_of, tables_of
+from umbel.experiment.layers import (
+    flat,
+    layers_of,
+    load_table,
+    merged,
+    path_of,
+    tables_of,
+    with_lists,
+)
 from umbel.experiment.made_in_python import STANDING_FOR
 from umbel.experiment.places import Places, for_folder, look_in, whole
 from umbel.experiment.setting_paths import REGISTRIES as REGISTRIES

@@ -12,12 +12,12 @@ from itertools import islice
 from pathlib import Path
 
 from umbel.checks import UsageError, first_line
-from umbel.experiment.flat import flat, measures_of
+from umbel.experiment.layers import flat
 from umbel.experiment.toml_file import plain
 from umbel.files.atomic import naming
 from umbel.files.reading import check_no_link
 from umbel.folder.run_folder import RunFolder
-from umbel.run.records import Record
+from umbel.run.records import Record, measures_of
 
 AT_ONCE = 500
 """Number of values sent to MLflow in one message."""

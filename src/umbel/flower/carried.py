@@ -11,7 +11,7 @@ from pathlib import Path
 
 from umbel.checks import UsageError
 from umbel.experiment.experiment import ExperimentSettings
-from umbel.experiment.flat import flat
+from umbel.experiment.layers import flat
 from umbel.experiment.places import with_paths
 from umbel.experiment.toml_file import plain
 from umbel.experiment.unimported import strangers_in

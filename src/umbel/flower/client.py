@@ -33,7 +33,6 @@ from umbel.experiment.toml_file import plain
 from umbel.flow import Engine, Request, Rows
 from umbel.flower import messages
 from umbel.flower.admission import check_work, count
-from umbel.flower.configuration import number_in, truth_in
 from umbel.flower.errors import IN_THE_LOG, ForgottenError, RefusedError, reason, told
 from umbel.flower.expected_form import check_frozen, model_name
 from umbel.flower.handshake import (
@@ -47,7 +46,7 @@ from umbel.flower.handshake import (
     versions_in,
 )
 from umbel.flower.ledger import OF_A_SITE, Ledger
-from umbel.flower.limits import NodeLimits, engine_here
+from umbel.flower.limits import NodeLimits, engine_here, number_in, truth_in
 from umbel.flower.memory import memorise, recall
 from umbel.result.run import Experiment, read
 from umbel.settings import argument, whole_path

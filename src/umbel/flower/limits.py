@@ -5,21 +5,48 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from math import prod
 from types import FrameType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
-from umbel.checks import UsageError, check
+from umbel.checks import UsageError, check, shown
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings
 from umbel.engines.replies.validation import promises
 from umbel.engines.storage import chosen
 from umbel.flow import Request
-from umbel.flower.configuration import number_in
 from umbel.flower.errors import RefusedError
-from umbel.settings import Settings
+from umbel.settings import SCALARS, Settings
+
+N = TypeVar("N", int, float)
+
+
+def number_in(
+    config: Mapping[str, object], name: str, kind: type[N], default: N | None = None
+) -> N:
+    """A number, which may be written as text. Raises `UsageError` where there is none.
+
+    1e6 is a whole number, too.
+    """
+    value = config.get(name, default)
+    text = str(value)
+    with suppress(ValueError):
+        return kind(text)
+    with suppress(ValueError):
+        if float(text).is_integer():
+            return kind(float(text))
+    raise UsageError(f"{name}: {shown(value)} is not {SCALARS[kind]}")
+
+
+def truth_in(config: Mapping[str, object], name: str, default: bool) -> bool:
+    """A truth value. Raises `UsageError` where it is none."""
+    value = config.get(name, default)
+    said = str(value).lower()
+    check(said in ("true", "false"), name, value, "true or false")
+    return said == "true"
+
 
 OF_ENGINES = {
     "engine-memory-mb": float,

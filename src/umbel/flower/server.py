@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import httpx
 import torch
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from umbel.algorithms.restarts import innermost
-from umbel.checks import UsageError, check, command
+from umbel.checks import QuorumError, UsageError, check, command, first_line
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.places import without_paths
 from umbel.experiment.toml_file import read
 from umbel.files.atomic import writing_to
 from umbel.files.seals import json_text
 from umbel.flower.client_owners import Owners
-from umbel.flower.configuration import number_in, truth_in
 from umbel.flower.discovery import Meeting
-from umbel.flower.ending import said_last
 from umbel.flower.engine import FlowerEngine
 from umbel.flower.expected_form import Expectation
+from umbel.flower.limits import number_in, truth_in
 from umbel.flower.registry import Roll
 from umbel.flower.scaffold import sent_with
 from umbel.folder.execution import Plan, records_of
-from umbel.folder.flower_files import NODES, ROLL, names_on_the_roll
+from umbel.folder.how_to_continue import NODES, ROLL, names_on_the_roll
 from umbel.folder.run_folder import RunFolder
 from umbel.newcomers import descriptions
 from umbel.report.terminal import results as terminal
@@ -36,6 +36,54 @@ from umbel.run.rounds import Rounds
 from umbel.settings import Settings as CheckedSettings
 from umbel.settings import whole_path
 from umbel.summary import counted
+
+log = logging.getLogger(__name__)
+
+ENDED = (
+    "ended by `flwr stop`, or because the SuperLink had no sign of life from this run for a "
+    "minute, as on a busy machine, so that its token has expired; the same `flwr run` goes on from "
+    "the checkpoint"
+)
+"""What is known if Flower ends the process, or takes no more requests of its token."""
+
+KNOWN_ERRORS = (UsageError, QuorumError, OSError, MemoryError)
+"""Errors whose message is for users, who need not see where they were raised."""
+
+
+def said_last(work: Callable[[], object]) -> None:
+    """Do the work, and log the reason for an end once more after all that Flower writes about it.
+
+    Flower logs where an error was raised, and an exit code, below umbel's sentence, and nothing if
+    it ends the process itself.
+    """
+    why: list[str] = [ENDED]
+    _before_exit(lambda: log.error("umbel: %s", why[0]) if why else None)
+    try:
+        work()
+    except Exception as error:
+        why[:] = [_reason(error)]
+        if not isinstance(error, KNOWN_ERRORS):
+            raise
+        raise error.with_traceback(None) from None
+    why.clear()
+
+
+def _reason(error: Exception) -> str:
+    expired = isinstance(error, httpx.HTTPStatusError) and error.response.status_code in (401, 403)
+    if expired:
+        return ENDED
+    kind = "" if isinstance(error, KNOWN_ERRORS) else f"{type(error).__name__}: "
+    return kind + first_line(error)
+
+
+def _before_exit(say: Callable[[], None]) -> None:
+    """Have Flower call this before it ends the process, if this version has such a list."""
+    try:
+        from flwr.supercore.exit import add_exit_handler  # not a public name
+    except ImportError:
+        return
+    add_exit_handler(say)
+
 
 log = logging.getLogger(__name__)
 

@@ -22,8 +22,7 @@ from umbel.flow import Flow, Steps, answered
 from umbel.folder import checkpoint
 from umbel.folder.checkpoint_parts import NO_PARTS, Parts
 from umbel.folder.clients_file import write_rows
-from umbel.folder.flower_files import OVER_FLOWER, over_flower
-from umbel.folder.how_to_continue import way_on
+from umbel.folder.how_to_continue import OVER_FLOWER, over_flower, way_on
 from umbel.folder.identity import Origin, check_origin, check_sizes, origin
 from umbel.folder.run_folder import RunFolder
 from umbel.folder.sessions_file import now

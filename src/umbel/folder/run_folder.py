@@ -24,8 +24,14 @@ from umbel.folder.checkpoint_parts import NO_PARTS, Parts
 from umbel.folder.clients_file import Client, read_rows, with_facts, write_facts
 from umbel.folder.evidence_folder import EvidenceFolder
 from umbel.folder.experiment_file import ExperimentFile
-from umbel.folder.flower_files import NODES, ROLL
-from umbel.folder.how_to_continue import check_no_advice, held, holds_advice, putting_right
+from umbel.folder.how_to_continue import (
+    NODES,
+    ROLL,
+    check_no_advice,
+    held,
+    holds_advice,
+    putting_right,
+)
 from umbel.folder.identity import RUN, Origin, identity
 from umbel.folder.models_folder import ModelsFolder
 from umbel.folder.records_file import RecordLines

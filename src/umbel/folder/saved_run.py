@@ -17,7 +17,7 @@ from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.made_in_python import OwnModule
 from umbel.folder import checkpoint
 from umbel.folder.clients_file import Client, number_of
-from umbel.folder.flower_files import names_on_the_roll
+from umbel.folder.how_to_continue import names_on_the_roll
 from umbel.folder.models_folder import MadeFor
 from umbel.folder.run_folder import RunFolder
 from umbel.notebooks import cut

@@ -26,8 +26,7 @@ from umbel.engines.choice import EngineSettings
 from umbel.experiment.places import sources_of, whole
 from umbel.folder import checkpoint, encoding_file
 from umbel.folder.execution import opened
-from umbel.folder.flower_files import NOT_HERE, inputs_on_the_roll, over_flower
-from umbel.folder.how_to_continue import way_on
+from umbel.folder.how_to_continue import NOT_HERE, inputs_on_the_roll, over_flower, way_on
 from umbel.folder.identity import check_origin, origin
 from umbel.folder.saved_run import SavedRun
 from umbel.newcomers import descriptions

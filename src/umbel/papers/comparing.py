@@ -8,8 +8,8 @@ from itertools import combinations
 from math import hypot
 
 from umbel.papers.base import Reproduction
+from umbel.papers.findings import Published
 from umbel.papers.measures import named
-from umbel.papers.published import Published
 from umbel.papers.saved_results import CellResult, SavedResults
 from umbel.summary import counted, joined_by_and
 

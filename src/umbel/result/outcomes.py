@@ -17,7 +17,7 @@ from umbel.experiment import toml_file
 from umbel.experiment.differences import settings_of
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.sweep import CONTROL, OF_CONTROL, parts_of
-from umbel.folder.flower_files import over_flower
+from umbel.folder.how_to_continue import over_flower
 from umbel.result.run import Result
 from umbel.summary import SMALL, is_small, number_text, scaled_text
 

@@ -1,4 +1,4 @@
-"""What users hold in Python: an experiment opens a run, a run is saved, and a result is read."""
+"""What users hold in Python: a named scenario, an experiment, its run, and the result of it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from umbel.algorithms.base import State
 from umbel.checks import UsageError, check
 from umbel.client.net import Net
 from umbel.data.federation import Federation
+from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.engines.choice import EngineSettings
 from umbel.experiment import toml_file
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.made_in_python import OwnModule
+from umbel.experiment.toml_file import structured
 from umbel.export.models import Exported, Format, export_model
 from umbel.flow import Engine
 from umbel.folder.execution import advance_states
-from umbel.folder.flower_files import OVER_FLOWER, over_flower
-from umbel.folder.how_to_continue import way_on
+from umbel.folder.how_to_continue import OVER_FLOWER, over_flower, way_on
 from umbel.folder.resuming import num_done, reopened, replan, rounds_in
 from umbel.folder.run_folder import RunFolder
 from umbel.folder.saved_run import SavedRun
@@ -31,7 +32,7 @@ from umbel.newcomers.assignment import Assignment
 from umbel.run.records import Record
 from umbel.run.rounds import Rounds
 from umbel.run.stopping import Budget, Stop, Until
-from umbel.settings import hinting
+from umbel.settings import argument, hinting
 from umbel.summary import counted
 
 log = logging.getLogger(__name__)
@@ -287,3 +288,21 @@ def finish(
 def _result(folder: RunFolder, run: Rounds) -> Result:
     own = isinstance(folder.experiment.model, OwnModule)
     return load(folder.path, run.net if own else None)
+
+
+def scenario(
+    name: str, *, seed: int = 0, data_dir: Path | str | None = None, **settings: object
+) -> Federation:
+    """Build the federation of a named scenario, with some of its settings changed.
+
+    >>> umbel.scenario("rotated-digits", clients=8, seed=1).num_clients
+    8
+
+    `umbel list scenarios` names them all. Image data sets come from `data_dir`, as in
+    `Sources.default`. Raises `UsageError` for a name
+    or a setting that is not known, for a seed below 0, and where the data can't be found.
+    """
+    seed = argument("seed", seed, int)
+    check(seed >= 0, "seed", seed, "0 or more")
+    recipe: Scenario = structured({"name": name, **settings}, Scenario)
+    return recipe.built(seed, Sources.default(None if data_dir is None else Path(data_dir)))

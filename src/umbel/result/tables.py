@@ -10,7 +10,7 @@ from typing import Any
 
 from umbel.checks import UsageError, check
 from umbel.data.groups import is_number
-from umbel.experiment.flat import flat, measures_of
+from umbel.experiment.layers import flat
 from umbel.experiment.toml_file import plain
 from umbel.folder.clients_file import COLUMNS, TUNED, Client
 from umbel.folder.run_folder import RunFolder, runs_in
@@ -26,7 +26,7 @@ from umbel.result.statistics.fairness import Fairness, WorseOff, fairness
 from umbel.result.statistics.pairs import differences
 from umbel.result.table import Table, Value
 from umbel.run.metrics import names_of
-from umbel.run.records import Record
+from umbel.run.records import Record, measures_of
 from umbel.summary import counted
 
 OF_A_RUN = ("folder", "name", "algorithm", "seed")

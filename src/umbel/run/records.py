@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from numbers import Real
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -280,3 +281,17 @@ RoundValue: TypeAlias = Callable[[Record], float | None]
 def judged_metric(name: str) -> RoundValue:
     """A metric by round: on validation examples if there are any, otherwise on test examples."""
     return lambda record: judged(record.measures, name)
+
+
+NO_NUMBERS = ("round", "missing", "refused", "measures")
+"""Fields of a record that are no numbers of the round."""
+
+
+def measures_of(record: Record) -> Iterator[tuple[str, float]]:
+    """The known numbers of a round by name; absent clients are counted."""
+    values: Mapping[str, Any] = {**vars(record), **record.measures}
+    for name, value in values.items():
+        if name not in NO_NUMBERS and isinstance(value, Real):
+            yield name, float(value)
+    yield "missing", float(len(record.missing))
+    yield "refused", float(len(record.refused))

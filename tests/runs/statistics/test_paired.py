@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from umbel.result.statistics.crossed import Crossed, spread_of
-from umbel.result.statistics.paired import Gain, Interval, interval
+from umbel.result.statistics.paired import Gain, Interval, by_t, interval
 from umbel.result.statistics.resampling import by_bootstrap
-from umbel.result.statistics.student import by_t
 
 SAMPLES = 299
 """Samples of a bootstrap where many comparisons are simulated, so that these are soon done."""

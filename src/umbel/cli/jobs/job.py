@@ -25,7 +25,7 @@ from umbel.checks import (
 )
 
 if TYPE_CHECKING:  # a job watches its parent before it loads PyTorch
-    from umbel.cli.screen import Report, Screen
+    from umbel.cli.execute import Report, Screen
     from umbel.run.records import Record
 
 SENT_ERRORS = (InUseError, UsageError, DivergedError, WorkersDiedError, QuorumError, MemoryError)

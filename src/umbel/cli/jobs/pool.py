@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import signal
+import threading
 import time
 from collections import deque
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from typing import Generic
@@ -15,13 +16,40 @@ from typing import Generic
 import click
 
 from umbel.checks import printable
+from umbel.cli.execute import OwnScreen
 from umbel.cli.jobs.job import Begun, Ended, JobFailed, JobMade, News, Said, Told, U, Unit, work
 from umbel.cli.jobs.server import CONTEXT, start
 from umbel.cli.printing import say
-from umbel.cli.screen import OwnScreen
-from umbel.cli.signals import ending_in_order
 from umbel.cores import cores, forget
 from umbel.report.terminal.progress import Begin, Tell, watched_together
+
+ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+"""Signals that end a process; not every system has both."""
+
+
+@contextmanager
+def ending_in_order() -> Iterator[None]:
+    """Inside, a signal that ends this process ends it by `SystemExit`, after what is to be closed.
+
+    `multiprocessing` would otherwise leave files. Signals that are ignored, as by nohup, or handled
+    by somebody else, stay so.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    heeded = [number for number in ENDING if main and signal.getsignal(number) == signal.SIG_DFL]
+
+    def end(number: int, _: object) -> None:
+        for each in heeded:  # a second one would interrupt the ending of jobs
+            signal.signal(each, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    for number in heeded:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in heeded:
+            signal.signal(number, signal.SIG_DFL)
+
 
 AGAIN = 3
 """How often a unit is made again whose process was killed."""

@@ -8,12 +8,11 @@ from rich.table import Table
 from rich.text import Text
 
 from umbel.checks import check, printable
-from umbel.experiment.flat import measures_of
 from umbel.report.terminal.tables import GAP, ROOM, add_columns, fitting, frameless, row
 from umbel.result.outcomes import Methods, by_method, over_seeds, spread_text, uneven
 from umbel.result.run import Result
 from umbel.run.metrics import judged
-from umbel.run.records import Record
+from umbel.run.records import Record, measures_of
 from umbel.run.scores import VALIDATION
 from umbel.run.stopping import first_round, reachable
 

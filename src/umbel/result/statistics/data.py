@@ -11,7 +11,7 @@ from umbel.data.scenarios.base import Scenario
 from umbel.experiment.made_in_python import OwnData
 from umbel.experiment.places import without_paths
 from umbel.files.seals import BROKEN
-from umbel.folder.flower_files import over_flower
+from umbel.folder.how_to_continue import over_flower
 from umbel.folder.tensor_files import header_of
 from umbel.result.run import Result
 from umbel.run.digests import near
