@@ -70,4 +70,4 @@ def test_it_pays_where_few_examples_are_seen_often(
     schedule = BatchSchedule.of(torch.from_numpy(plan)[None])
     span = Span.of(schedule)
     assert span.sizes == [examples]
-    assert is_faster(span, schedule, size_in, 200 if size_in > 64 else 10, half=False) is better
+    assert is_faster(span, schedule, size_in, 200 if size_in > 64 else 10) is better

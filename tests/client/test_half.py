@@ -9,7 +9,7 @@ from torch import nn
 from tests.engines.test_equality import request
 from tests.federations import blobs, mlp
 from umbel.client.batches import Batch
-from umbel.client.kernels import by_example, dense, half
+from umbel.client.kernels import dense
 from umbel.client.net import Net
 from umbel.client.optimizers import SGD, Adam
 from umbel.client.work import Gradient, LocalTraining, MeanLoss, Work
@@ -29,12 +29,10 @@ WORKS: list[Work] = [
 ]
 
 
-@pytest.fixture(params=[False, True], ids=["by steps", "by example"])
-def everything_in_half(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Take every product in bfloat16, whether that is faster or not."""
-    for module, name in ((dense, "is_faster"), (half, "is_faster"), (half, "pays_by_example")):
-        monkeypatch.setattr(module, name, lambda *_: True)
-    monkeypatch.setattr(by_example, "is_faster", lambda *_, **__: request.param)
+@pytest.fixture
+def everything_in_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take every product of a single pass in bfloat16, whether that is faster or not."""
+    monkeypatch.setattr(dense, "is_faster_in_half", lambda *_: True)
 
 
 @pytest.mark.usefixtures("everything_in_half")
@@ -64,18 +62,6 @@ def test_results_are_those_of_full_precision_but_for_rounding(work: Work) -> Non
             one, other = (rows.double().reshape(len(rows), -1) for rows in (column, exact[name]))
             apart = (one - other).norm(dim=1) / other.norm(dim=1)
             assert float(apart.median()) < 10 * EPS, name
-
-
-@pytest.mark.usefixtures("everything_in_half")
-def test_steps_too_small_for_bfloat16_are_not_lost() -> None:
-    """Weights near one and steps of a millionth: a weight in bfloat16 would never move."""
-    net = Net(lambda: nn.Linear(6, 3))
-    work = LocalTraining(lr=1e-6, batch_size=4, epochs=5)
-    asked = request(work, net, [0, 1, 2])
-    asked.each["theta"].table.add_(1)
-    found = Vectorised(net.using("dense", "bf16"), blobs()).send(asked).columns["update"]
-    exact = Vectorised(net.using("dense"), blobs()).send(asked).columns["update"]
-    assert float((found - exact).norm() / exact.norm()) < 0.1
 
 
 def test_the_rule_takes_large_products() -> None:

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from umbel.client.descent import Descent
-from umbel.client.kernels import half as rule
 from umbel.client.kernels.moving import Moving, sgd_of
 from umbel.client.kernels.products import matmul, put_product
 from umbel.client.kernels.schedule import BatchSchedule, SideBySide
@@ -29,9 +28,8 @@ SMALL, LARGE = 7_000, 100_000
 STEP = 10
 """Reading weights beyond that cache costs as much as this many examples of a mini-batch."""
 
-WORTHWHILE = {False: 0.75, True: 1.3}
-"""Largest number of operations, relative to steps on weights beyond that cache, without and with
-products in bfloat16. It may exceed 1, since a CPU is faster at larger products."""
+WORTHWHILE = 0.75
+"""Largest number of operations, relative to steps on weights beyond that cache."""
 
 NEARLY_SURE = 0.6
 """The same for weights that fit in that cache."""
@@ -61,7 +59,7 @@ class Span:
         return max(self.sizes)
 
 
-def is_faster(span: Span, schedule: BatchSchedule, size_in: int, size_out: int, half: bool) -> bool:
+def is_faster(span: Span, schedule: BatchSchedule, size_in: int, size_out: int) -> bool:
     """Whether coefficients are faster than steps on the weights for a layer of these sizes."""
     most, values = span.most, size_in * size_out
     steps, _, width = schedule.rows.shape
@@ -71,7 +69,7 @@ def is_faster(span: Span, schedule: BatchSchedule, size_in: int, size_out: int, 
         return False
     if values < LARGE:
         return here <= NEARLY_SURE * 2 * seen * values
-    return here <= WORTHWHILE[half] * 2 * (seen + STEP * steps) * values
+    return here <= WORTHWHILE * 2 * (seen + STEP * steps) * values
 
 
 @dataclass(frozen=True)
@@ -81,11 +79,9 @@ class ByExample:
     products: Tensor  # (C, n, n) X X', inner products of examples
     received: Tensor  # (C, n, out) X W_0'
     coefficients: Moving  # (C, n, out) A
-    rounded: Tensor | None  # A in bfloat16, if products are computed in it
     bias: Moving | None  # (C, 1, out)
     before: Tensor  # (C, 1) number of a row in the storage minus its position in X
     examples: Sequence[Tensor]  # X (n, in) of each client
-    half: bool  # whether the products with X are computed in bfloat16
 
     __repr__ = in_short
 
@@ -97,39 +93,31 @@ class ByExample:
         x: Tensor,
         span: Span,
         descent: Descent,
-        half: bool,
     ) -> ByExample:
         """Return the path of received weights (C, out, in) and bias (C, 1, out).
 
-        x (total, ...) is the storage of examples. With `half`, products are computed in bfloat16 if
-        that is faster.
+        x (total, ...) is the storage of examples.
         """
         flat, count, most, size_out = x.flatten(1), len(weight), span.most, weight.shape[1]
-        half_steps = half and rule.pays_by_example(most)
-        half = half and rule.is_faster(most, weight.shape[2], size_out)
         # A product of two examples may exceed the range of float16, even if no input does.
         full = torch.float32 if weight.dtype == torch.float16 else weight.dtype
-        given = torch.bfloat16 if half else full
         starts = zip(span.start.tolist(), span.sizes, strict=True)
         examples = [flat[start : start + size] for start, size in starts]
-        kept = torch.bfloat16 if half_steps else full
-        products = torch.zeros(count, most, most, dtype=kept)
+        products = torch.zeros(count, most, most, dtype=full)
         received = torch.zeros(count, most, size_out, dtype=full)
         for rows, matrix, into, outputs in zip(examples, weight, products, received, strict=True):
-            rows = rows.to(given)
+            rows = rows.to(full)
             into[: len(rows), : len(rows)] = matmul(rows, rows.t())
-            outputs[: len(rows)] = matmul(rows, matrix.to(given).t())
+            outputs[: len(rows)] = matmul(rows, matrix.to(full).t())
         coefficients = torch.zeros_like(received)
         path = None if bias is None else Moving.of(bias, descent)
         return cls(
             products,
             received,
             Moving.from_zero(coefficients, descent),
-            coefficients.bfloat16() if half_steps else None,
             path,
             (span.start - torch.arange(count) * most)[:, None],
             examples,
-            half,
         )
 
     def first(self, clients: int) -> ByExample:
@@ -137,11 +125,9 @@ class ByExample:
             self.products[:clients],
             self.received[:clients],
             self.coefficients.first(clients),
-            None if self.rounded is None else self.rounded[:clients],
             None if self.bias is None else self.bias.first(clients),
             self.before[:clients],
             self.examples,
-            self.half,
         )
 
     def taken(self, batch: SideBySide, x: Tensor) -> Tensor:  # noqa: ARG002
@@ -150,10 +136,7 @@ class ByExample:
 
     def forward(self, taken: Tensor) -> Tensor:
         out = _rows(self.received, taken)
-        if self.rounded is None:
-            out.baddbmm_(_rows(self.products, taken), self.coefficients.now)
-        else:
-            out.add_(torch.bmm(_rows(self.products, taken), self.rounded))
+        out.baddbmm_(_rows(self.products, taken), self.coefficients.now)
         out = out if self.bias is None else out.add_(self.bias.now)
         return out.to(self.examples[0].dtype)
 
@@ -163,24 +146,16 @@ class ByExample:
     def step(self, slope: Tensor, taken: Tensor, descent: Descent) -> None:
         rows, slopes = taken.flatten(), slope.flatten(0, 1)
         self.coefficients.step(partial(_add_rows, rows, slopes), descent)
-        if self.rounded is not None:
-            now, rounded = self.coefficients.now, self.rounded
-            if descent.proximal or self.coefficients.velocity is not None:
-                rounded.copy_(now)
-            else:
-                changed = now.flatten(0, 1).index_select(0, rows).bfloat16()
-                rounded.flatten(0, 1).index_copy_(0, rows, changed)
         if self.bias is not None:
             self.bias.step(partial(_add_sum, slope), descent)
 
     def put_update(self, weight: Tensor, *bias: Tensor) -> None:
         for into, rows, found in zip(weight, self.examples, self.coefficients.now, strict=True):
             of_rows = found[: len(rows)].t()
-            kind = torch.bfloat16 if self.half else of_rows.dtype
-            if kind == into.dtype:
+            if of_rows.dtype == into.dtype:
                 put_product(into, of_rows, rows)
             else:
-                into.copy_(of_rows.to(kind) @ rows.to(kind))
+                into.copy_(of_rows @ rows.to(of_rows.dtype))
         for into in bias:
             assert self.bias is not None
             self.bias.put_update(into)

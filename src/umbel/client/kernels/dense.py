@@ -17,9 +17,8 @@ from torch.nn.utils.parametrize import is_parametrized
 from umbel.client.descent import Descent
 from umbel.client.kernels import by_example
 from umbel.client.kernels.by_example import ByExample, Span
-from umbel.client.kernels.half import is_faster
 from umbel.client.kernels.moving import Path, Weights, sgd_of
-from umbel.client.kernels.products import back, forward, put_weight
+from umbel.client.kernels.products import back, forward, is_faster_in_half, put_weight
 from umbel.client.kernels.schedule import BatchSchedule, SideBySide
 from umbel.client.objectives import BINARY, CLASSIFICATION, FEW, REGRESSION, Objective
 
@@ -52,7 +51,7 @@ class Dense:
     layers: tuple[Layer, ...]
     flattens: bool  # whether the module flattens examples of more than one dimension
     objective: Objective
-    half: bool = False  # whether products are computed in bfloat16 if that is faster
+    half: bool = False  # whether single passes compute products in bfloat16 if that is faster
 
     def takes(self, x: Tensor, y: Tensor | None = None) -> bool:
         """Whether these examples (B, ...) have a form that this kernel supports."""
@@ -100,7 +99,8 @@ class Dense:
     def _halves(self, theta: Tensor, x: Tensor) -> list[bool]:
         """Whether each layer computes products in bfloat16 in one pass of x (C, B, ...)."""
         rows = x.shape[1] * (len(x) if len(theta) == 1 else 1)
-        return [self.half and is_faster(rows, one.size_in, one.size_out) for one in self.layers]
+        sizes = [(rows, layer.size_in, layer.size_out) for layer in self.layers]
+        return [self.half and is_faster_in_half(*each) for each in sizes]
 
     def descend(
         self, descent: Descent, x: Tensor, y: Tensor, theta: Tensor, rows: Tensor
@@ -137,11 +137,10 @@ class Dense:
             sizes = layer.size_in, layer.size_out
             if number == 0 and not x.is_cuda and by_example.takes(descent):
                 span = Span.of(schedule)
-                if by_example.is_faster(span, schedule, *sizes, half=self.half):
-                    yield ByExample.of(weight, bias, x, span, descent, self.half)
+                if by_example.is_faster(span, schedule, *sizes):
+                    yield ByExample.of(weight, bias, x, span, descent)
                     continue
-            rounded = self.half and is_faster(schedule.rows.shape[2], *sizes)
-            yield Weights.of(weight, bias, descent, rounded)
+            yield Weights.of(weight, bias, descent)
 
     def _step(
         self, descent: Descent, moving: Sequence[Path], batch: SideBySide, x: Tensor, y: Tensor

@@ -107,47 +107,31 @@ class Weights:
 
     weight: Moving  # (C, out, in)
     bias: Moving | None  # (C, 1, out)
-    rounded: Tensor | None  # the weights in bfloat16, if products are computed in it
 
     __repr__ = in_short
 
     @classmethod
-    def of(cls, weight: Tensor, bias: Tensor | None, descent: Descent, half: bool) -> Weights:
+    def of(cls, weight: Tensor, bias: Tensor | None, descent: Descent) -> Weights:
         """Return the path of received weights (C, out, in) and bias (C, 1, out)."""
-        rounded = weight.bfloat16() if half else None
         path = None if bias is None else Moving.of(bias, descent)
-        return cls(Moving.of(weight, descent), path, rounded)
+        return cls(Moving.of(weight, descent), path)
 
     def first(self, clients: int) -> Weights:
-        bias, rounded = self.bias, self.rounded
-        return Weights(
-            self.weight.first(clients),
-            None if bias is None else bias.first(clients),
-            None if rounded is None else rounded[:clients],
-        )
+        bias = None if self.bias is None else self.bias.first(clients)
+        return Weights(self.weight.first(clients), bias)
 
     def taken(self, batch: SideBySide, x: Tensor) -> Tensor:
-        inputs = batch.inputs(x)
-        return inputs if self.rounded is None else inputs.bfloat16()
+        return batch.inputs(x)
 
     def forward(self, taken: Tensor) -> Tensor:
-        weight = self.weight.now if self.rounded is None else self.rounded
         bias = None if self.bias is None else self.bias.now
-        out = product(taken, weight.transpose(1, 2), bias, half=self.rounded is not None)
-        return out.to(self.weight.now.dtype)
+        return product(taken, self.weight.now.transpose(1, 2), bias)
 
     def back(self, slope: Tensor) -> Tensor:
-        if self.rounded is None:
-            return product(slope, self.weight.now)
-        return product(slope, self.rounded, half=True)
+        return product(slope, self.weight.now)
 
     def step(self, slope: Tensor, taken: Tensor, descent: Descent) -> None:
-        if self.rounded is None:
-            self.weight.step(partial(_add_product, slope, taken), descent)
-        else:
-            gradient = torch.bmm(slope.transpose(1, 2).bfloat16(), taken.bfloat16())
-            self.weight.step(partial(_add, gradient), descent)
-            self.rounded.copy_(self.weight.now)
+        self.weight.step(partial(_add_product, slope, taken), descent)
         if self.bias is not None:
             self.bias.step(partial(_add, slope.sum(1, keepdim=True)), descent)
 

@@ -13,8 +13,18 @@ from torch import Tensor
 
 from umbel.client.kernels import onednn
 
+HALF_ROWS, HALF_WORK = 64, 600_000
+"""Fewest examples of a model, and fewest multiplications, for faster products of a layer in
+bfloat16, by `python -m benchmarks.precision --parts products`: below, casting the weights takes as
+long as it saves."""
+
 LARGE_PRODUCT = 16_384
 """Number of values from which the products of several models exceed a cache."""
+
+
+def is_faster_in_half(rows: int, size_in: int, size_out: int) -> bool:
+    """Whether a layer's products are faster in bfloat16, with this many examples of each model."""
+    return rows >= HALF_ROWS and rows * size_in * size_out >= HALF_WORK
 
 
 def product(
