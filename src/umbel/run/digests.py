@@ -32,7 +32,8 @@ def digest(parts: Iterable[Any]) -> str:
 
 
 def structure(module: nn.Module) -> str:
-    """How a module is built, as text: the same in another process."""
+    """Return the structure of a module as text, equal in every process."""
+    # A `repr` may contain addresses, which differ in every process.
     return re.sub(r"0x[0-9a-f]+", "", repr(module))
 
 
@@ -42,7 +43,10 @@ def fingerprint(tensors: Iterable[Tensor]) -> tuple[float, ...]:
     waves = torch.tensor([[0.1], [1.7], [2.9]], dtype=torch.double)
     for number, tensor in enumerate(tensors, start=1):
         values = tensor.detach().cpu().double().flatten()
+        # Values that are not finite count as far-off numbers, so that they are noticed as well.
         values = values.nan_to_num(nan=2e3, posinf=1e3, neginf=-1e3)
+        # sum_j sin(w (j + number)) v_j for three w: a value that moves to another place changes
+        # them.
         places = torch.arange(len(values), dtype=torch.double) + number
         sums += ((waves * places).sin() * values).sum(1)
         squares += float((values**2).sum())

@@ -1,4 +1,4 @@
-"""Whether an engine that is given to a run was made for its network and its clients."""
+"""Checks that an engine given to a run was made for its network and its clients."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def check_holds(engine: Sequential | Vectorised, net: Net, federation: Federatio
 
 
 def _other_network(there: Net, here: Net, federation: Federation) -> Iterator[str]:
-    """How the network of an engine differs from that of its run, as sentences."""
+    """Yield a sentence for each difference between the networks of an engine and of its run."""
     entries = zip_longest(*(each.layout.weights + each.layout.rest for each in (there, here)))
     for one, other in entries:
         if one != other:
@@ -57,7 +57,7 @@ def _other_network(there: Net, here: Net, federation: Federation) -> Iterator[st
 
 
 def _other_objective(there: Net, here: Net, federation: Federation) -> Iterator[str]:
-    """How the objective of an engine's network differs, which is not the same object."""
+    """Yield the differences between two objectives that are not the same object."""
     said = "its network has another objective than that of the run"
     known = OBJECTIVES.values()
     if there.objective in known or here.objective in known:
@@ -71,7 +71,7 @@ def _other_objective(there: Net, here: Net, federation: Federation) -> Iterator[
 
 
 def _other_clients(there: Storage, here: Federation) -> Iterator[str]:
-    """How the examples of an engine differ from those of the run's clients, as sentences."""
+    """Yield a sentence for each difference between an engine's examples and the run's."""
     clients = len(there.train.sizes)
     if clients != here.num_clients:
         yield f"it holds {counted(clients, 'client')}, but the run's federation {here.num_clients}"
@@ -86,7 +86,7 @@ def _tensor(entry: Entry | None) -> str:
 
 
 def _are_same(there: Split | None, here: Split | None) -> bool:
-    """Whether an engine's examples are these, in its type and on its device."""
+    """Return True if an engine's examples equal these, in the engine's type and on its device."""
     if there is None or here is None:
         return there is here
     return np.array_equal(there.offsets, here.offsets) and all(

@@ -1,4 +1,4 @@
-"""The evaluation after a round: which examples the models that clients are served are judged by."""
+"""The evaluation after a round, and the works that clients do for it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,10 @@ def works_of(
     personal: Personal | None,
     max_value: float,
 ) -> list[Work]:
-    """Every work that a run asks clients to do: its method's, and those of `evaluated`."""
+    """List every work that a run asks clients to do: its method's, and those of `evaluated`.
+
+    Over Flower, nodes do no other work.
+    """
     kind = MixtureEvaluation if innermost(algorithm).traits.mixes else Evaluation
     works: list[Work] = [kind("validation", metrics), kind("test", metrics)]
     if personal is not None:
@@ -72,13 +75,14 @@ def works_of(
 def clusters_of(
     found: Evaluated, algorithm: Algorithm[Any], state: State, ctx: Context
 ) -> NDArray[np.int64] | None:
-    """The cluster (M,) by which each client is served, from an evaluation if there was one.
+    """Return the cluster (M,) by which each client is served, from an evaluation if there was one.
 
     Without an evaluation it follows from the state, or is None if serving asks clients.
     """
     if found:
         return [*found.values()][-1].clusters  # the test, if it is among them
     flow = as_flow(algorithm.serve(state, ctx.everyone), "serve")
+    # A flow that ends without a request has asked no client: its result is free.
     try:
         next(flow)
     except StopIteration as stop:

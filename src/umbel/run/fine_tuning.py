@@ -41,11 +41,11 @@ def personalised(
     metrics: tuple[str, ...],
     max_value: float,
 ) -> Flow[ClientScores]:
-    """Have clients tune what they are served, and return the scores on the test of what they chose.
+    """Have clients tune the models that they are served; return the scores of those they chose.
 
-    `test` and `validation` are of the models before. A client that has no validation examples, or
-    does not answer, keeps what it is served. A version with a weight of a larger magnitude than
-    `max_value` is none to choose; a warning says of how many clients.
+    `test` and `validation` are scores before tuning. A client that has no validation examples, or
+    does not answer, keeps the served model. A version with a weight of a larger magnitude than
+    `max_value` can't be chosen; a warning says for how many clients.
     """
     able = torch.from_numpy(np.flatnonzero(validation.num_examples > 0))
     bytes_each = len(personal.versions) * test.served.models.table[0].nbytes
@@ -60,7 +60,7 @@ def personalised(
 
 @dataclass(frozen=True)
 class _Kept:
-    """What some clients keep: the versions of their models, and which they chose."""
+    """Versions of some clients' models, and the choice of each client among them."""
 
     clients: Tensor  # (N,) in increasing order
     theta: Rows  # (N, P) what each is served
@@ -70,7 +70,7 @@ class _Kept:
     __repr__ = in_short
 
     def pick(self, clients: Tensor) -> _Kept:
-        """What these of the clients keep."""
+        """The part of these clients, which are among `clients`."""
         at = torch.searchsorted(self.clients, clients)
         theta = Rows(self.theta.table, self.theta.index[at])
         return _Kept(clients, theta, self.versions[at], self.shares[at])
@@ -82,6 +82,8 @@ class _Kept:
     def models(self) -> Tensor:
         """(N, P) the model that each client chose."""
         theta = self.theta.take(torch.arange(len(self.clients)))
+        # theta_n + sum_e share_ne (version_ne - theta_n): an interpolated choice is between two
+        # models.
         moves = self.versions - theta[:, None]
         return theta + torch.einsum("ne,nep->np", self.shares.to(theta.dtype), moves)
 
@@ -89,7 +91,7 @@ class _Kept:
 def _versions(
     works: Sequence[PersonalTraining], served: Served, ctx: Context, clients: Tensor
 ) -> Flow[_Kept]:
-    """Have these clients tune what they (M,) are served, a version after another."""
+    """Have these clients tune their served models, one version after another."""
     models, diverged = served.models, set[int]()
     theta = Rows(models.table, models.index[clients])
     kept = _Kept(clients, theta, models.table.new_empty(len(clients), 0, 0), torch.empty(0))
@@ -97,6 +99,7 @@ def _versions(
         # Mini-batches are drawn anew for each version, as in rounds that were still to come.
         then = replace(ctx, round=ctx.round + number).asking(kept.clients, optional=True)
         sent = kept.sent()
+        # Nothing to remember before the first version.
         if number == 1:
             del sent[MEMORY]
         replies = yield then.request(served.asked(work), **sent)
@@ -118,11 +121,15 @@ def _versions(
 def _chosen(
     personal: Personal, kept: _Kept, scores: ClientScores, ctx: Context
 ) -> Flow[tuple[_Kept, ClientScores]]:
-    """Have clients judge their versions: what those keep who chose one, and what all chose."""
+    """Have clients evaluate their versions on validation examples, and choose one.
+
+    Returns the versions of those that chose a tuned one, and the scores with all choices.
+    """
     asking = ctx.asking(kept.clients, optional=True)
     choices, shares = np.array(personal.choices), personal.shares
     work = scores.served.asked(PersonalEvaluation())
     replies = yield asking.request(work, {"shares": shares}, **kept.sent())
+    # (N, C), column c for choice c; the first choice is the served model itself.
     losses, accuracies = _means(replies)
     lowest = losses.nan_to_num(nan=inf).amin(1, keepdim=True)
     good = losses <= lowest + SAME * lowest.abs()
@@ -138,6 +145,7 @@ def _chosen(
     columns = {name: getattr(scores.tuning, name).copy() for name in told}
     for name, values in told.items():
         columns[name][who] = values
+    # Clients that chose the served model need no test: its scores are known.
     moved = choice > 0
     chosen = replace(kept.pick(replies.clients[moved]), shares=shares[choice[moved]])
     return chosen, replace(scores, tuning=replace(scores.tuning, **columns))
@@ -146,7 +154,7 @@ def _chosen(
 def _tested(
     kept: _Kept, scores: ClientScores, ctx: Context, metrics: tuple[str, ...]
 ) -> Flow[ClientScores]:
-    """Test the models that clients chose, which are theirs from here on."""
+    """Evaluate the chosen models on test examples; clients are served them from now on."""
     shares = Rows(kept.shares[:, None], torch.arange(len(kept.clients)))
     asking = ctx.asking(kept.clients, optional=True)
     work = scores.served.asked(PersonalEvaluation("test", metrics))
@@ -157,9 +165,11 @@ def _tested(
     columns = {"loss": scores.loss, "accuracy": scores.accuracy, **scores.metrics}
     columns = {name: values.copy() for name, values in columns.items()}
     for name, values in columns.items():
+        # A client that does not answer now has no scores, rather than those of the untuned model.
         values[kept.clients] = np.nan
         values[replies.clients] = found[name][:, 0]
     served, models = scores.served, scores.served.models
+    # Chosen models become further rows of the table, and their clients' indices point to these.
     index = models.index.clone()
     index[kept.clients] = torch.arange(len(kept.clients)) + len(models.table)
     own = Rows(torch.cat([models.table, kept.models()]), index)
@@ -175,7 +185,7 @@ def _means(replies: Replies) -> tuple[Tensor, Tensor]:
 
 
 def _untuned(test: ClientScores) -> ClientScores:
-    """The scores on the test before anybody has tuned anything."""
+    """Return the test scores before any tuning: every client has chosen the served model."""
     size, served = len(test.labels), test.served
     adapted_from = served.adapted_from or served.models
     tuning = Tuning(

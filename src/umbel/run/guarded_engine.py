@@ -30,13 +30,14 @@ RATIO_ELSEWHERE = 4.0
 
 
 def are_elsewhere(clients: object) -> bool:
-    """Whether an engine's clients are on other machines, by its attribute `elsewhere`."""
+    """Return True if an engine's clients are on other machines, by its attribute `elsewhere`."""
     return bool(getattr(clients, "elsewhere", False))
 
 
 def meter_of(clients: Engine, faults: Faults, federation: Federation, privacy: Privacy) -> Metered:
     """The engine with metering, and with simulated faults if there are any."""
     asked = Faulty(clients, faults) if faults.any else clients
+    # With privacy, nodes do not tell their clients' numbers of examples: costs are not known.
     untold = are_elsewhere(clients) and privacy.clip is not None
     return Metered(asked, None if untold else federation.train.sizes)
 
@@ -51,10 +52,11 @@ def guard_of(
     sizes: Sizes = NOT_KNOWN,
 ) -> Guarded:
     """Checks replies in training; `meter` is the engine with metering."""
-    if not isinstance(innermost(algorithm), LocalOnly):  # whose clients move no other's model
+    if not isinstance(innermost(algorithm), LocalOnly):  # there, no client moves another's model
         limits = limits_of(clients, limits)
     told, where = partial(advice, federation), are_elsewhere(clients)
     faults = meter.engine.faults if isinstance(meter.engine, Faulty) else Faults()
+    # A claim that weighs nothing needs no bound.
     if not innermost(algorithm).uses_example_counts:
         limits = replace(limits, max_share=1.0)
     known = _never_negative(net)
@@ -85,23 +87,26 @@ def judge_of(
 
 
 def limits_of(clients: object, limits: Limits) -> Limits:
-    """The limits for these clients: steps of those elsewhere are bounded unless it is said."""
+    """Return the limits for these clients. Steps of clients elsewhere are bounded by default."""
     if are_elsewhere(clients) and limits.max_norm_ratio is None:
         return replace(limits, max_norm_ratio=RATIO_ELSEWHERE)
     return limits
 
 
 def known_sizes(clients: object, federation: Federation, privacy: Privacy) -> Sizes:
-    """The numbers of examples that claims are held to; with privacy, nodes do not tell them."""
+    """Return the numbers of examples that nodes have stated; with privacy, they do not."""
     told = are_elsewhere(clients) and privacy.clip is None
     return sizes_by_split(federation) if told else NOT_KNOWN
 
 
 def _never_negative(net: Net) -> bool:
-    """Whether no loss is below 0, which an objective of one's own may allow."""
+    """Return True if no loss can be below 0; your own objective may have such losses."""
     return net.objective in OBJECTIVES.values()
 
 
 def share_of(clients: Engine, limits: Limits) -> float:
-    """One client's largest share in means over examples; counts of this process are trusted."""
+    """Return one client's largest share in means over examples.
+
+    There is no bound for clients of this process: their numbers of examples are known.
+    """
     return limits.max_share if are_elsewhere(clients) else 1.0

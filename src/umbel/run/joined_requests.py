@@ -18,20 +18,24 @@ MOST_WASTED = 700_000
 
 
 def padded(request: Request) -> Request:
-    """The request with its last client once more, until the next run's rows begin aligned.
+    """Repeat the last client of a request until the next run's rows begin aligned.
 
-    Sums depend on where in memory rows of an odd number of values begin.
+    Where rows begin in memory decides how they are summed, and so changes the last bits.
     """
     count = len(request.clients)
     return request.pick(torch.arange(_rounded_up(count)).clamp(max=count - 1))
 
 
 def _rounded_up(count: int) -> int:
+    # `count`, rounded up to a multiple of ROWS.
     return -(-count // ROWS) * ROWS
 
 
 def _is_little_padded(request: Request, examples: int) -> bool:
-    """Whether joining saves more time than this padding costs, for clients of so many examples."""
+    """Return True if joining saves more time than the padding costs.
+
+    `examples` is the largest number of examples of a client.
+    """
     count = len(request.clients)
     steps, width = request.work.batching.size(examples)
     values = sum(rows.table.shape[1:].numel() for rows in request.each.values())
@@ -45,9 +49,11 @@ def merged(requests: Sequence[Request], first_clients: Sequence[int]) -> Request
     each = {}
     for name in requests[0].each:
         tables = [request.each[name].table for request in requests]
+        # Tables are put below each other: indices into the k-th one grow by the rows before it.
         starts = torch.tensor(list(accumulate(map(len, tables), initial=0))[:-1])
         index = torch.cat([request.each[name].index for request in requests])
         each[name] = Rows(torch.cat(tables), index + starts[whose])
+    # (N,) the number of client 0 of each one's run among the clients of all runs.
     firsts = torch.tensor(first_clients)[whose]
     return replace(
         requests[0],
@@ -75,7 +81,7 @@ def kind_of(number: int, request: Request, examples: int) -> object:
 
 
 def trains(request: Request) -> bool:
-    """Whether the work is only several steps of SGD, which the kernel of linear layers takes.
+    """Return True if the work is several steps of SGD, which the kernel of linear layers does.
 
     Other works compute losses and gradients at one model that all are sent. These have other bits
     with clients of other runs beside them.
@@ -91,6 +97,6 @@ def trains(request: Request) -> bool:
 
 
 def _are_rows(request: Request) -> bool:
-    """Whether nothing that clients are sent is the same for all."""
+    """Return True if no tensor is the same for all clients."""
     every = [rows.index for rows in request.each.values()]
     return bool(every) and not any((index == index[0]).all() for index in every)

@@ -73,13 +73,13 @@ class OneOfSeveral:
 
 
 def is_faster(run: Rounds) -> bool:
-    """Whether runs like this one are faster side by side than one after another, and no different.
+    """Return True if such runs are faster side by side, with the same results.
 
     With larger models the work itself takes the time, and nothing is gained. In bfloat16 results
     would differ by more than rounding: whether it is used depends on the number of clients computed
     together. Only chains of linear layers with ReLU have the same results in a batch of another
-    size. In others, and with yes/no targets, there may be functions such as a sigmoid, of which
-    PyTorch computes the last few values of a tensor in another way.
+    size. Other networks, and yes/no targets, may need functions such as a sigmoid, of which PyTorch
+    computes the last few values of a tensor in another way.
     """
     federation, engine = run.divided, run.engine
     values = sum(split.x.numel() for split in federation.splits)
@@ -93,7 +93,7 @@ def is_faster(run: Rounds) -> bool:
 
 
 def lockstep_of(runs: Sequence[Rounds]) -> Lockstep | None:
-    """How to drive these runs; None if they are too different, or their clients are not batched.
+    """Return the driver of these runs; None if they differ too much or clients are not batched.
 
     Clients of unequal sizes would be padded to the largest client in the joined request, which
     changes the last bits of their results. A bound on memory, which limits the clients computed at
@@ -127,7 +127,7 @@ def lockstep_of(runs: Sequence[Rounds]) -> Lockstep | None:
 
 
 def _sizes(runs: Sequence[Rounds]) -> list[NDArray[np.int64]]:
-    """How many examples all clients of all runs have, by split."""
+    """Return the numbers of examples of all clients of all runs: an array for each split."""
     every = zip(*(run.divided.splits for run in runs), strict=True)
     return [np.concatenate([split.sizes for split in alike]) for alike in every]
 
@@ -170,6 +170,7 @@ class Lockstep:
                 ends.enter_context(closing(run))
             while going:
                 asked: dict[int, Request] = {}
+                # Each run goes on to its next request; a run that has ended is not waited for.
                 for number, run in list(going.items()):
                     try:
                         step = run.send(answers.pop(number)) if number in answers else next(run)
@@ -183,6 +184,7 @@ class Lockstep:
                         errors[number] = error
                         del going[number]
                 answers = self.answers(asked)
+        # Errors that other settings would not cure come first.
         order = sorted(errors, key=lambda number: (isinstance(errors[number], QuorumError), number))
         if order:
             raise _first([errors[number] for number in order])
@@ -216,9 +218,10 @@ class Lockstep:
         return answers
 
     def _may_join(self, whole: Request) -> bool:
-        """Whether no chunk of a joined request may hold one model where a run's own would not.
+        """Return True if joining a request does not change how any client is computed.
 
-        The chunks of a run alone begin and end at other clients, and all clients of a chunk may be
-        sent the same. With a single chunk there is no other.
+        If all clients of a chunk are sent one model, it is computed in another way than rows. The
+        chunks of a joined request begin and end at other clients than those of a run alone, so that
+        this could change. With a single chunk, or for training, it can't.
         """
         return trains(whole) or sum(1 for _ in self.engine.chunks(whole)) == 1

@@ -45,7 +45,7 @@ def judged(measures: Mapping[str, float | None], name: str) -> float | None:
 
 
 def is_free(name: object) -> bool:
-    """Whether records and tables do not use this name for anything else."""
+    """Return True for a name that records and tables use for nothing else."""
     named = isinstance(name, str) and bool(name)
     return named and name not in TAKEN and not str(name).startswith("validation_")
 

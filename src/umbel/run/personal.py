@@ -24,7 +24,7 @@ from umbel.settings import Settings
 
 @dataclass(frozen=True)
 class Personal(Settings):
-    """How each client fine-tunes the model that it is served, after the last round.
+    """Fine-tuning: after the last round, each client trains the model that it is served.
 
     >>> umbel.Personal(epochs=(1, 5), lr=0.05, parameters=("head.*",)).choices[:2]
     ((0, 0.0), (1, 1.0))
@@ -75,14 +75,18 @@ class Personal(Settings):
 
     @property
     def shares(self) -> Tensor:
-        """(C, E) how far each choice goes from the served model towards each version."""
+        """(C, E) share of the way from the served model to each version, for each choice.
+
+        A choice has one version, so that a row has at most one number that is not 0.
+        """
         rows = [[weight * (epochs == n) for n in self.versions] for epochs, weight in self.choices]
         return torch.tensor(rows, dtype=torch.float64)
 
     def works(self, max_value: float | None = None) -> list[PersonalTraining]:
-        """What a client does for each version, one after another.
+        """Return the training for each version, to be done one after another.
 
-        A version with a weight of a larger magnitude than `max_value` is not kept.
+        Each continues from the version before. A version with a weight of a larger magnitude than
+        `max_value` is not kept.
         """
         stretches = [after - before for before, after in pairwise((0, *self.versions))]
         local = LocalTraining(lr=self.lr, batch_size=self.batch_size, optimizer=self.optimizer)
@@ -90,7 +94,7 @@ class Personal(Settings):
         return [PersonalTraining(local, self.parameters, max_value) for local in each]
 
     def set_apart(self, federation: Federation, seed: int, given: bool = False) -> Federation:
-        """The federation with `validation_fraction` set apart, where it has no such examples.
+        """Return the federation with `validation_fraction` set apart, if it has no such examples.
 
         Raises `UsageError` if the engine is `given`, and holds the examples as they are.
         """

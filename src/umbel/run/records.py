@@ -106,7 +106,7 @@ class Record:
 
     @property
     def num_absent(self) -> int:
-        """How many clients were missing or refused, each counted once."""
+        """Number of clients that were missing or refused, each counted once."""
         return len({*self.missing, *self.refused})
 
     def judged(self, measure: str) -> float | None:
@@ -130,11 +130,11 @@ class Record:
         return said
 
     def untimed(self) -> Record:
-        """The same without times, which are the only difference when a run is repeated."""
+        """Return the record without times, the only difference if a run is repeated."""
         return replace(self, seconds=0.0, client_seconds=0.0, clustering_seconds=None)
 
     def sharing_time(self, runs: int) -> Record:
-        """The same with its share of the seconds, for runs that were done side by side."""
+        """Return the record with its share of the seconds, for runs that were done side by side."""
         clustering = None if self.clustering_seconds is None else self.clustering_seconds / runs
         seconds, waiting = self.seconds / runs, self.client_seconds / runs
         return replace(self, seconds=seconds, client_seconds=waiting, clustering_seconds=clustering)
@@ -142,23 +142,23 @@ class Record:
     def evaluated(
         self, scores: ClientScores, groups: NDArray[np.int64] | None, share: float = 1.0
     ) -> Record:
-        """The same with what an evaluation on test examples found after the round.
+        """Return the record with the results of an evaluation on test examples.
 
-        `share` is what one client may weigh in means over examples.
+        `share` is the largest weight of one client in means over examples.
         """
         measures = {**self.measures, **tuning_of(scores), **means(scores)}
         clustering = clustering_of(scores.clusters, groups)
         return replace(self, **quality_of(scores, share), **clustering, measures=measures)
 
     def validated(self, scores: ClientScores) -> Record:
-        """The same with what an evaluation on validation examples found after the round."""
+        """Return the record with the results of an evaluation on validation examples."""
         measures = {**self.measures, **means(scores, VALIDATION)}
         return replace(self, **validation_of(scores), measures=measures)
 
     def unjudged(
         self, missing: Iterable[int], refused: Mapping[int, str], bounded: Mapping[int, str]
     ) -> Record:
-        """The same with clients whose answer to its evaluation is missing, or not used as it is."""
+        """Return the record with the clients whose evaluation is missing, refused or bounded."""
         everyone = tuple(sorted({*self.missing, *missing}))
         return replace(
             self,
@@ -170,7 +170,7 @@ class Record:
     def to_json(self) -> str:
         """One line of JSON; measures that the method adds are on the same level as the others."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "measures"}
-        if not self.bounded:  # most records say nothing of it
+        if not self.bounded:  # in most records
             del values["bounded"]
         for name in ("validation_loss", "validation_accuracy"):
             if values[name] is None:
@@ -179,7 +179,7 @@ class Record:
 
     @classmethod
     def from_json(cls, line: str) -> Record:
-        """The inverse of `to_json`, whether the line has a seal or none.
+        """Read a line that `to_json` has written, with or without a seal.
 
         Raises `ValueError`, or another error of a wrong type or key, for anything else.
         """
@@ -190,6 +190,7 @@ class Record:
         known["missing"] = tuple(known["missing"])
         for name in ("refused", "bounded"):
             known[name] = {int(client): why for client, why in known.get(name, {}).items()}
+        # A damaged or edited line must not pass: every type and range is checked before use.
         lists = [*known["missing"]], [*known["refused"].values(), *known["bounded"].values()]
         numbers = [*measures.values(), *(known[name] for name in known if name not in OF_CLIENTS)]
         fine = all(value is None or type(value) in (int, float) for value in numbers)
@@ -248,13 +249,13 @@ def make_record(
 
 
 def last_evaluated(records: Sequence[Record]) -> Record:
-    """The record of the last round that was evaluated; of the last one if none was."""
+    """Return the record of the last round that was evaluated, or of the last one if none was."""
     scored = [record for record in records if record.judged("loss") is not None]
     return (scored or records)[-1]
 
 
 def _with_evaluation(before: Mapping[int, str], more: Mapping[int, str]) -> dict[int, str]:
-    """The reasons of a round by client, and those of its evaluation."""
+    """Return the reasons by client in a round, with those of its evaluation."""
     reasons = dict(before)
     for client, why in more.items():
         said = reasons.get(client, "")
@@ -264,7 +265,7 @@ def _with_evaluation(before: Mapping[int, str], more: Mapping[int, str]) -> dict
 
 
 def _is_written(value: float | None) -> bool:
-    """Whether records are written with such a number: finite, and whole ones within 64 bits."""
+    """Return True for a number that a record may have: finite, and if whole, of 64 bits."""
     if isinstance(value, int):
         return -(2**63) <= value < 2**63
     return value is None or math.isfinite(value)

@@ -60,7 +60,7 @@ SAMPLED = 200
 
 @dataclass(frozen=True)
 class Opened:
-    """What a run was opened from: an experiment, with the federation and the net that it gave."""
+    """The experiment that a run was opened from, with the federation and the net that it gave."""
 
     experiment: Settings
     sources: Sources
@@ -130,14 +130,15 @@ class Rounds(Settings):
 
     @cached_property
     def clients(self) -> Engine:
-        """Where the clients work: the engine itself, without metering, checks or faults."""
+        """The engine itself, without metering, checks or faults."""
         tuned = [] if self.personal is None else self.personal.works()
+        # Built at the first use: `Run` checks its settings without loading a device or a worker.
         given = self.engine, self.net, self.divided, [self.algorithm, *tuned]
         return engine_of(*given, self.privacy, self.cohort_size, self.metrics)
 
     @property
     def cohort_size(self) -> int:
-        """How many clients are asked in a round."""
+        """Number of clients that are asked in a round."""
         return max(1, round(self.participation * self.federation.num_clients))
 
     def start(self, num_rounds: int) -> State:
@@ -183,15 +184,16 @@ class Rounds(Settings):
         return self.clients.send(request)
 
     def remembering(self) -> Engine:
-        """The clients; where all of them take part in every round, what they judged is kept.
+        """Return the engine, which keeps what an evaluation computes if the next round can use it.
 
-        It would not be theirs to keep where they are elsewhere, and where they fail or are few, a
-        round does not begin with what an evaluation asks.
+        It can if all clients take part in every round. Nothing is kept for clients on other
+        machines, which would have to keep it themselves, nor with simulated faults or privacy.
         """
         here = isinstance(self.engine, EngineSettings) or getattr(self.engine, "beside", False)
         whole = self.cohort_size == self.federation.num_clients
         if not here or not whole or self.faults.any or self.privacy.clip is not None:
             return self.clients
+        # Such as IFCA's losses: `serve` asks for those that the next round begins with.
         return Remembering(self.clients, self.federation.num_clients)
 
     def assign(self, state: State, rounds: int = 1) -> Assigned:
@@ -216,6 +218,7 @@ class Rounds(Settings):
 
     def context(self, number: int, num_rounds: int) -> Context:
         """Return what this round may know, its cohort among it."""
+        # Drawn from the seed and the round alone: all methods see the same cohorts, resumed or not.
         size, rng = self.federation.num_clients, generator(self.seed, Stream.COHORT, number)
         cohort = torch.from_numpy(np.sort(rng.choice(size, self.cohort_size, replace=False)))
         return Context(
@@ -250,6 +253,7 @@ class Loop:
         """Do a round: the state after it, its record, and the scores on the test, if it had one."""
         run, clients, meter, before = self.run, self.clients, self.meter, state
         began, context = perf_counter(), run.context(number, self.num_rounds)
+        # Step 1: the method's round. The guard meters, checks and bounds the replies.
         with naming(f"round {number}"):
             after = yield from through(run.algorithm.round(state, context), self.guard)
             state = as_state(after, context, run.net.dtype, state)
@@ -257,12 +261,14 @@ class Loop:
         spared = clients.take() if isinstance(clients, Remembering) else 0.0
         meter.seconds += spared
         seconds = perf_counter() - began + spared
+        # Step 2: evaluation of the models that clients are served, if it is due in this round.
         last = number + 1 == self.num_rounds
         on = self._judged_on(last) if last or (number + 1) % run.evaluate_every == 0 else ()
         with naming(f"round {number}"):
             found = yield from self._evaluated(state, context, on)
             clusters = clusters_of(found, run.algorithm, state, context)
             measures = as_measures(run.algorithm.measure(state), names_of(run))
+        # Step 3: the record, with all that was counted since the round before.
         missing, refused, bounded = self.guard.take()
         record = make_record(
             number,
@@ -285,9 +291,9 @@ class Loop:
         return state, record.unjudged(*self.judge.take()), found.get("test")
 
     def closing(self, record: Record, state: State) -> Flow[tuple[Record, ClientScores]]:
-        """The record of a round that was the last, with all evaluations; scores on the test.
+        """Evaluate the last round of a run that stopped early: its record, and its test scores.
 
-        The round was the last of fewer than were planned, and `state` is the one after it.
+        When the round was done it was not known to be the last. `state` is the one after it.
         """
         check_judged(state, self.run.net)
         context = self.run.context(record.round, self.num_rounds)
@@ -299,7 +305,11 @@ class Loop:
         return record.evaluated(found["test"], groups, self.share), found["test"]
 
     def _judged_on(self, last: bool) -> tuple[Judged, ...]:
-        """What a round is evaluated on: test examples in the last alone, where there are others."""
+        """Return the splits that a round is evaluated on.
+
+        If there are validation examples, test examples are used in the last round alone, so that
+        nothing can be chosen by them.
+        """
         if self.run.divided.validation is None:
             return ("test",)
         return ("validation", "test") if last else ("validation",)
@@ -312,10 +322,11 @@ class Loop:
 
 
 def asked(run: Rounds, flow: Flow[T], lack: str) -> T:
-    """The result of a flow beside the rounds of a run, which has no record to name the absent.
+    """Run a flow outside of a run's rounds, such as the assignment of newcomers.
 
-    A warning names the clients without a usable reply, and why; `lack` says what became of them.
-    They answer from all of their training examples, and without the noise that is for training.
+    There is no record that could name absent clients, so a warning does, with the reasons; `lack`
+    says what became of them. Clients answer from all of their training examples, those set apart
+    for fine-tuning included, and without noise, which is for training.
     """
     plain = run.divided is run.federation and run.privacy.clip is None
     whole = run if plain else replace(run, personal=None, privacy=Privacy())
@@ -331,12 +342,15 @@ def asked(run: Rounds, flow: Flow[T], lack: str) -> T:
 
 
 def sample(count: int) -> Tensor:
-    """(N,) places from 0 to count - 1: all, or `SAMPLED` of them, evenly spread."""
+    """Return positions (N,) from 0 to count - 1: all, or `SAMPLED` of them, evenly spread."""
     return torch.linspace(0, count - 1, min(count, SAMPLED), dtype=torch.double).round().long()
 
 
 class Counted(Iterator[T]):
-    """The same values; `operator.length_hint` returns the largest number of values left."""
+    """An iterator that knows the largest number of values left: `operator.length_hint` gives it.
+
+    Progress bars use it. A run may end before, at a goal or when its time is up.
+    """
 
     def __init__(self, values: Iterator[T], most: int) -> None:
         self._values = values

@@ -1,4 +1,4 @@
-"""How good a clustering and its models are."""
+"""Scores of the models that clients are served, and of the clustering."""
 
 from __future__ import annotations
 
@@ -32,18 +32,19 @@ def purity(groups: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
     clusters, planted = (np.unique(each, return_inverse=True)[1] for each in (labels, groups))
     table = np.zeros((clusters.max() + 1, planted.max() + 1), dtype=np.int64)
     np.add.at(table, (clusters, planted), 1)
+    # table[k, g] clients of cluster k are in group g: sum_k max_g table[k, g] / M
     return float(table.max(axis=1).sum() / len(labels))
 
 
 def adjusted_rand_index(groups: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
-    """1 where clusters and groups are the same, about 0 for a random assignment."""
+    """Agreement of clusters and groups: 1 if they are the same, about 0 for random clusters."""
     from sklearn.metrics import adjusted_rand_score
 
     return float(adjusted_rand_score(groups, labels))
 
 
 def normalised_mutual_information(groups: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
-    """1 where clusters and groups are the same, 0 where they have nothing to do with each other."""
+    """Agreement of clusters and groups: 1 if they are the same, 0 if they are independent."""
     from sklearn.metrics import normalized_mutual_info_score
 
     return float(normalized_mutual_info_score(groups, labels))
@@ -51,7 +52,7 @@ def normalised_mutual_information(groups: NDArray[np.int64], labels: NDArray[np.
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """How each client tuned the model that it is served, and how that model does untuned."""
+    """The choice of each client in fine-tuning, and the scores of its model before."""
 
     epochs: NDArray[np.int64]  # (M,) that the client chose; 0: it keeps what it is served
     weight: NDArray[np.float64]  # (M,) of the tuned model, in a mean with the served one
@@ -63,7 +64,7 @@ class Tuning:
     __repr__ = in_short
 
     def measures(self) -> dict[str, float]:
-        """What a record says of it: means over the clients for which it is known."""
+        """Return the measures for a record: means over the clients for which they are known."""
         means = {
             "untuned_loss": self.loss,
             "untuned_accuracy": self.accuracy,
@@ -77,7 +78,7 @@ class Tuning:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientScores:
-    """What each client gets: its cluster, and how that model does on its examples of a split."""
+    """Each client's cluster, and the scores of its served model on its examples of a split."""
 
     clusters: NDArray[np.int64]  # (M,) named 0 to K-1 in order of their first clients
     models: Rows  # the model of each client's cluster
@@ -100,7 +101,7 @@ def score(
     on: Judged = "test",
     metrics: tuple[str, ...] = (),
 ) -> Flow[ClientScores]:
-    """Evaluate what every client is served, on its own test or validation examples."""
+    """Evaluate the model that each client is served, on its own test or validation examples."""
     # An evaluation can do without anybody's answer.
     everyone = replace(ctx.everyone, optional=True)
     returned = yield from as_flow(algorithm.serve(state, everyone), "serve")
@@ -111,6 +112,7 @@ def score(
     size = ctx.num_clients
     loss, accuracy = np.full(size, np.nan), np.full(size, np.nan)
     num_examples = np.zeros(size, dtype=np.int64)
+    # Clients report sums over examples: 0 / 0, without an example, is NaN.
     loss[order] = (replies.columns["loss"] / counts).numpy()
     accuracy[order] = (replies.columns["right"] / counts).numpy()
     num_examples[order] = counts.numpy()
@@ -133,7 +135,7 @@ def score(
 
 
 def _evaluation(served: Served, ctx: Context, on: Judged, metrics: tuple[str, ...]) -> Request:
-    """Ask for loss, accuracy and metrics of what clients are served: methods can't."""
+    """Make the request for loss, accuracy and metrics, which methods themselves can't ask for."""
     if served.weights is None:
         return ctx.request(served.asked(Evaluation(on, metrics)), theta=served.models)
     weights, models = Rows(served.weights, torch.arange(len(served.weights))), served.models.table
@@ -141,11 +143,11 @@ def _evaluation(served: Served, ctx: Context, on: Judged, metrics: tuple[str, ..
 
 
 VALIDATION = "validation_"
-"""How the names of what is measured on validation examples begin."""
+"""Beginning of the names of measures on validation examples."""
 
 
 def quality_of(scores: ClientScores, share: float = 1.0) -> dict[str, Any]:
-    """Loss and accuracies over clients, of which one weighs no more than `share`."""
+    """Return loss and accuracies over clients; no client weighs more than `share` in a mean."""
     known = ~np.isnan(scores.loss)
     loss, accuracy = scores.loss[known], scores.accuracy[known]
     if not known.any():
@@ -166,7 +168,7 @@ def quality_of(scores: ClientScores, share: float = 1.0) -> dict[str, Any]:
 
 
 def tuning_of(scores: ClientScores) -> dict[str, float | None]:
-    """What clients' tuning adds to the measures."""
+    """Return the measures of clients' fine-tuning; none if there was none."""
     said = {} if scores.tuning is None else scores.tuning.measures()
     return {name: number_or_none(value) for name, value in said.items()}
 
@@ -178,7 +180,7 @@ def validation_of(scores: ClientScores) -> dict[str, Any]:
 
 
 def clustering_of(clusters: NDArray[np.int64], groups: NDArray[np.int64] | None) -> dict[str, Any]:
-    """How many clusters there are, and how they agree with the planted groups, if known."""
+    """Return the number of clusters, and their agreement with the planted groups, if known."""
     agreement = {} if groups is None else _agreement(groups, clusters)
     return {"num_clusters": len(np.unique(clusters)), **agreement}
 
@@ -187,7 +189,8 @@ def _agreement(groups: NDArray[np.int64], clusters: NDArray[np.int64]) -> dict[s
     return _agreed(*(labels.astype(np.int64).tobytes() for labels in (groups, clusters)))
 
 
-# Clusters are mostly those of the round before.
+# Clusters are mostly those of the round before: remembering the last answer saves most calls. Bytes
+# are hashable, as the cache needs.
 @lru_cache(maxsize=1)
 def _agreed(groups: bytes, clusters: bytes) -> dict[str, float]:
     labels = [np.frombuffer(each, dtype=np.int64) for each in (groups, clusters)]

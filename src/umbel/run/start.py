@@ -1,4 +1,4 @@
-"""What a run starts from: its settings, its engine, and the state before its first round."""
+"""The start of a run: checked settings, an engine, and the state before the first round."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ SILENCE = HeldSetting(lambda: LOGGER.level, LOGGER.setLevel, logging.CRITICAL)
 
 
 def unsaid() -> AbstractContextManager[None]:
-    """Inside, nothing is logged: the run itself logs the same, before or after.
+    """Log nothing inside the `with` block, as the run itself logs the same before or after it.
 
-    What other threads log meanwhile is left out, too.
+    Messages of other threads are lost in the meantime, too.
     """
     return SILENCE.held()
 
 
 def check_settings(seed: int, participation: float, evaluate_every: int) -> None:
-    """Raise `UsageError` for what neither a run nor an experiment can have."""
+    """Raise `UsageError` for values that neither a run nor an experiment can have."""
     check(seed >= 0, "seed", seed, "0 or more")
     check(0 < participation <= 1, "participation", participation, "in (0, 1]")
     check(evaluate_every >= 1, "evaluate_every", evaluate_every, "1 or more")
 
 
 def check_private(algorithm: Algorithm[Any], privacy: Privacy, net: Net | None = None) -> None:
-    """Raise `UsageError` where clients would send what noise does not protect, or makes useless."""
+    """Raise `UsageError` if clients would send values that noise can't protect or makes useless."""
     if privacy.clip is None:
         return
     method, moved = method_of(algorithm), [] if net is None else net.layout.rest
@@ -83,12 +83,12 @@ def engine_of(
     cohort: int,
     metrics: Sequence[str] = (),
 ) -> Engine:
-    """Where the clients work: an engine by settings, or an object.
+    """Return the engine of a run: make one by settings, or check the given object.
 
-    `settings` are those of the method and of what clients do besides; `metrics` are measured beside
-    loss and accuracy. An object whose clients are elsewhere is left to check them and to protect
-    what they send. Raises `UsageError` where the network, or a metric of one's own, does not fit
-    the federation, or an engine was made for others.
+    `settings` are those of the method and of fine-tuning, and `metrics` the run's further metrics.
+    Clients on other machines check and protect their work themselves. Raises `UsageError` if the
+    network or your own metric does not fit the federation, or if the engine was made for another
+    network or federation.
     """
     expected = "an engine: it is a class, so create an object of it"
     check(not isinstance(chosen, type), "engine", getattr(chosen, "__name__", ""), expected)
@@ -98,6 +98,7 @@ def engine_of(
         return chosen
     else:
         engine = chosen
+        # The engine inside a wrapper, such as one that a test puts around it.
         within = getattr(chosen, "engine", chosen)
         if isinstance(within, Sequential | Vectorised):
             check_holds(within, net, federation)
@@ -120,12 +121,13 @@ def first_state(
     groups: NDArray[np.int64] | None,
     names: tuple[str, ...],
 ) -> State:
-    """The state of a method before the first round."""
+    """Return the state of a method before the first round, checked."""
     setup = Setup(
         num_clients=num_clients,
         num_rounds=num_rounds,
         participation=participation,
         layout=net.layout,
+        # Model 0 of a seed is the same for every method: comparisons start equal.
         new_model=lambda number: net.new(seed_of(seed, Stream.MODEL, number)),
         seed=seed_of(seed, Stream.SETUP),
         groups=None if groups is None else torch.from_numpy(groups),
@@ -143,7 +145,7 @@ def start_of(
     participation: float,
     seed: int,
 ) -> State:
-    """As `first_state`, for clients that are to be trained: says it where none can be judged."""
+    """Return the first state for clients that are to be trained; warn if none has test examples."""
     check_gradients_are_on()  # an engine that was made before does not ask again
     if not federation.test.sizes.any():
         log.warning("no client has test examples: neither loss nor accuracy is measured")

@@ -1,4 +1,4 @@
-"""What the fields of a state may hold, so that a checkpoint gives it back unchanged."""
+"""Allowed values in the fields of a state: a checkpoint gives them back unchanged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LONGEST_NUMBER_BITS = 4_000
 
 
 def can_hold(value: object) -> bool:
-    """Whether a field of a state reads back unchanged: a tensor, a tuple of them, or JSON's types.
+    """Return True for a value that reads back unchanged: tensors, tuples of them, JSON's types.
 
     Tuples read back as tuples outside of lists and dicts, and as lists inside.
     """
@@ -43,12 +43,13 @@ def can_hold(value: object) -> bool:
 
 
 def _is_written(tensor: Tensor) -> bool:
+    # safetensors writes dense tensors only, and a meta tensor has no values.
     dense = tensor.layout == torch.strided and not tensor.is_meta
     return dense and tensor.dtype in WRITTEN
 
 
 def _is_nested(value: object) -> bool:
-    """Numbers in tuples, at any depth."""
+    """Return True for simple values in tuples, at any depth."""
     if isinstance(value, tuple) and type(value) in TUPLES:
         return all(map(_is_nested, value))
     return _is_simple(value)
@@ -68,11 +69,11 @@ def _is_json(value: object) -> bool:
 
 
 def within(state: State) -> tuple[str, tuple[State, ...]]:
-    """The states in a state, and the field that holds them."""
+    """Return the field of a state that holds inner states, and these; "" and () without any."""
     return state.states_in, getattr(state, state.states_in) if state.states_in else ()
 
 
 def holds_tensors(value: Any) -> bool:
-    """Whether it is a tuple of tensors."""
+    """Return True for a tuple of tensors that is not empty."""
     some = type(value) is tuple and len(value) > 0
     return some and all(isinstance(entry, Tensor) for entry in value)

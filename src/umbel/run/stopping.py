@@ -1,4 +1,4 @@
-"""When a run stops before its last round: at a goal, or when its time is up."""
+"""Stopping a run before its last round: at a goal, or when its time is up."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ class Stop:
 
     @classmethod
     def from_plain(cls, table: Mapping[str, Any]) -> Stop:
-        """The inverse of `asdict`."""
+        """Read what `asdict` has written."""
         return cls(int(table["rounds"]), str(table["why"]))
 
 
 @dataclass(frozen=True)
 class Budget:
-    """When to stop a run: after the first round that reaches a goal or ends after `max_seconds`.
+    """Stops a run after the first round that reaches a goal or ends after `max_seconds`.
 
     If clients have validation examples, accuracy and loss are measured on them.
     """
@@ -80,14 +80,14 @@ class Budget:
 
     @classmethod
     def from_plain(cls, table: Mapping[str, Any]) -> Budget:
-        """The inverse of `plain`. Raises `UsageError` for what `of` refuses, too."""
+        """Read what `plain` has written. Raises `UsageError` as `of` does."""
         goals = tuple((name, _checked(name, value)) for name, value in table["until"])
         time = table["max_seconds"]
         return cls(goals, None if time is None else seconds(time))
 
     @property
     def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The budget as values of JSON."""
         return asdict(self)
 
     def check_for(self, run: Rounds) -> None:
@@ -97,7 +97,7 @@ class Budget:
         validated = run.divided.validation is not None
         known = run.net.objective in OBJECTIVES.values()
         for name, goal in self.until:
-            # Losses of one's own objective may be below 0.
+            # Losses of your own objective may be below 0.
             fine = name != "loss" or goal >= 0 or not known
             check(fine, "until", f"{name}={goal:g}", "0 or more")
             regression = run.net.objective == REGRESSION and name in (*ACCURACIES, "accuracy_std")
@@ -121,7 +121,7 @@ class Budget:
         return "" if self.max_seconds is None else f"{exact(self.max_seconds)}s"
 
     def reached(self, record: Record) -> str | None:
-        """Which goal this round reached, as a sentence; None if none."""
+        """Return a sentence about the goal that this round reached; None if it reached none."""
         for name, goal in self.until:
             value = record.judged(name)
             if value is not None and reaches(name, value, goal):
@@ -137,7 +137,7 @@ class Budget:
 
 
 def exact(value: float) -> str:
-    """A number as a user writes it, which is read back as the same."""
+    """Return a number as a user writes it, such that it is read back unchanged."""
     short = f"{value:g}"
     return short if float(short) == value and "e" not in short else repr(value)
 
@@ -165,7 +165,7 @@ def _seconds_of_number(number: Any) -> float:
 
 
 def reaches(name: str, value: float, goal: float) -> bool:
-    """Whether a measure is as good as a goal: at most it for losses and spreads, else at least."""
+    """Return True if a measure is as good as a goal: lower is better for losses and spreads."""
     for beginning in STAGES:
         name = name.removeprefix(beginning)
     return value <= goal if name in LOWER else value >= goal
@@ -213,6 +213,7 @@ def _checked(name: Any, value: Any) -> float:
         hint = nearest(str(name), known)
         raise UsageError(f"until: {shown(name)} is not a measure to reach; {hint}")
     goal: float = argument(f"until: {name}", value, float)
+    # The adjusted Rand index is below 0 for clusters that agree less than random ones.
     low = -1.0 if name == "ari" else 0.0
     # Which losses are possible depends on the objective, and is checked for each run.
     fine = name == "loss" or low <= goal <= 1.0

@@ -1,4 +1,4 @@
-"""What a round did, as a line for the log at level INFO."""
+"""A line about each round for the log, at level INFO."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from umbel.summary import counted
 
 
 def told(record: Record, before: State, after: State, asked: int) -> str:
-    """The cohort, its replies, and what became of the models and of the clients' clusters.
+    """Return a line with the cohort, its replies, and the changes of models and clusters.
 
     `before` and `after` are the states around the round, and `asked` is the size of the cohort.
     """
@@ -25,12 +25,13 @@ def told(record: Record, before: State, after: State, asked: int) -> str:
 
 
 def _models(before: State, after: State) -> Iterator[str]:
-    """How the number of models changed, and how many clients are in another cluster than before."""
+    """Yield the change of the number of models, and the number of clients that changed clusters."""
     old, new = len(before.models), len(after.models)
     if old != new:
         yield f"{counted(old, 'model')} {'became' if new > old else 'merged to'} {new}"
     else:
         yield counted(new, "model")
+        # Labels can be compared only if the number of models is as before.
         moved = int(torch.count_nonzero(before.labels != after.labels))
         if moved and new > 1:
             yield f"{counted(moved, 'client')} moved to another cluster"

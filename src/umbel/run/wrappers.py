@@ -18,7 +18,7 @@ WRAPPERS: tuple[type[Wrapper], ...] = (Restarts, Sharing)
 
 
 def keys_of(wrapper: type[Wrapper]) -> tuple[str, ...]:
-    """What a table may say of a wrapper, beside the settings of the method within."""
+    """Return the keys of a wrapper in the table of a method."""
     return tuple(f.name for f in fields(wrapper) if f.name != "of")
 
 
@@ -28,7 +28,7 @@ def structured(
     structure: Callable[[Mapping[str, Any], type], Any],
     wrappers: tuple[type[Wrapper], ...] = WRAPPERS,
 ) -> Any:
-    """The method of a table, inside the wrappers for which the table has settings.
+    """Make the method of a table, inside the wrappers for which the table has settings.
 
     `structure` makes a dataclass of a table of its fields.
     """
@@ -46,7 +46,7 @@ def structured(
 
 
 def unwrapped(algorithm: Algorithm[Any]) -> Algorithm[Any]:
-    """The same method without the wrappers that change nothing, such as `Restarts` with one start.
+    """Return the method without wrappers that change nothing, such as `Restarts` with one start.
 
     Every run and experiment drops them, so that its states and its file are those of the method.
     """
@@ -86,7 +86,7 @@ def known_keys(kind: type) -> list[str]:
 
 
 def _others(kind: type) -> list[type[Wrapper]]:
-    """The wrappers of which the table of a method may say something; none of other dataclasses."""
+    """Return the wrappers whose keys the table of this class may have; none if it is no method."""
     if not issubclass(kind, Algorithm):
         return []
     own = {f.name for f in fields(kind)}
