@@ -1,4 +1,4 @@
-"""What a node does for its server: the works of its own experiment, a bounded number of times."""
+"""Limits on requests: a node does its own experiment's works, a bounded number of times."""
 
 from __future__ import annotations
 
@@ -50,10 +50,12 @@ def count(
 
     All requests of a round have the same seed for a client; `state` is that of one run of Flower.
     """
+    # Each start of `Restarts` sends its own requests in a round.
     starts = of.algorithm.restarts if isinstance(of.algorithm, Restarts) else 1
     kept = _kept(state)
     for client, seed in zip(clients, seeds, strict=True):
         last, requests, rounds = kept.get(client, (None, 0, 0))
+        # A server can't hide a request in a new round: rounds are bounded, too.
         same = seed == last
         requests, rounds = (requests + 1, rounds) if same else (1, rounds + 1)
         if requests > most * starts:
@@ -62,6 +64,7 @@ def count(
         if rounds > of.rounds + MORE_ROUNDS:
             raise RefusedError(f"client {client!r}: more rounds than the experiment's {of.rounds}")
         kept[client] = seed, requests, rounds
+    # Flower's records hold lists of numbers and texts, so the table is kept by column.
     columns = [list(column) for column in zip(*kept.values(), strict=True)] or [[], [], []]
     table = dict(zip(("seeds", "requests", "rounds"), columns, strict=True))
     state[REQUESTS] = ConfigRecord({"clients": list(kept), **table})

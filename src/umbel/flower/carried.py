@@ -1,4 +1,4 @@
-"""What an experiment names and does not hold: code that an app carries, and what nodes need."""
+"""Code that an experiment needs beside its TOML file: apps carry it, or nodes install it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Carried:
 
 
 def carried(experiment: ExperimentSettings, beside: Path, app: Path) -> Carried:
-    """What an app needs of an experiment, whose file is in the folder `beside`.
+    """Find the files and packages that an experiment needs; its file is in the folder `beside`.
 
     Modules and those that they import from the same folder are copied; nothing is imported.
     """
@@ -59,14 +59,14 @@ def carried(experiment: ExperimentSettings, beside: Path, app: Path) -> Carried:
 
 
 def _of_path(keys: Sequence[str], path: str) -> str:
-    """What to do about a file or folder of the experiment."""
+    """Say where a file or folder that the experiment names must be."""
     stays = f"{'.'.join(keys)}: {path} is not sent: every node reads it at this path"
     data = "" if keys[-1] != "path" else ", or its own clients, by --node-config 'data=\"...\"'"
     return stays + data
 
 
 def _is_own(place: Path, top: str) -> bool:
-    """Whether a folder holds a module of this name, and belongs to no installed package."""
+    """Return True if a folder holds a module of this name that is not of an installed package."""
     installed = {"site-packages", "dist-packages"} & {*place.absolute().parts}
     installed |= {"lib"} if place.absolute().is_relative_to(sys.base_prefix) else set()
     return not installed and any(True for _ in _sources(place, top))
@@ -85,6 +85,7 @@ def _with_imported(root: Path, top: str, found: dict[str, Path]) -> dict[str, Pa
     """The files of a module, and of all in the same folder that they import, added to `found`."""
     for file in _sources(root, top):
         name = file.relative_to(root).as_posix()
+        # Modules may import each other: a file that was found is not looked at again.
         if name not in found:
             found[name] = file
             for other in _imports(file) - {"umbel", *sys.stdlib_module_names}:

@@ -92,7 +92,7 @@ class Node:
 
     @property
     def private(self) -> bool:
-        """Whether noise protects what this node's clients send."""
+        """True if noise protects the updates of this node's clients."""
         return self.experiment.privacy.clip is not None
 
     def site(self) -> Site:
@@ -124,25 +124,25 @@ class Node:
         )
 
     def facts(self, clients: Iterable[int]) -> list[str]:
-        """For each client, what tells its examples from others; nothing under privacy."""
+        """Return a text for each client that changes with its examples; none under privacy."""
         train, test = self.federation.train, self.federation.test
         return [] if self.private else [_facts(train, test, client) for client in clients]
 
     def _largest_input(self) -> int | None:
-        """The largest input if inputs are whole numbers; 0 under privacy, which tells only that."""
+        """Return the largest input if inputs are whole numbers, else None; 0 under privacy."""
         x = self.federation.train.x
         if x.is_floating_point():
             return None
         return 0 if self.private or not x.numel() else max(0, int(x.max()))
 
     def _written(self) -> Written | None:
-        """The type and scale of inputs, in round numbers; not told under privacy."""
+        """Return the type and scale of inputs, in round numbers; None under privacy."""
         x = self.federation.train.x
         stored = "float" if x.is_floating_point() else "whole"
         return None if self.private else written(x, stored, SAMPLED)
 
     def work(self, asked: messages.Asked, limits: NodeLimits) -> RecordDict:
-        """Do what is asked. Raises `RefusedError` if it can't be done, or would take too much."""
+        """Do the work. Raises `RefusedError` if it can't be done, or would take too much."""
         try:
             return self._done(asked, limits)
         except RefusedError:
@@ -161,6 +161,7 @@ class Node:
             raise RefusedError(f"client {gone[0]!r}: {GONE}")
         # Clients that have left the site's data are refused; its other clients work.
         asked = asked.pick([n for n, name in enumerate(asked.clients) if name in number])
+        # Before any computation: a wrong size or type would fail inside the network.
         for name, tensor in {**asked.shared, **asked.tables}.items():
             self._check_model(name, tensor, asked.work)
         clients = torch.tensor([number[name] for name in asked.clients], dtype=torch.long)
@@ -169,6 +170,7 @@ class Node:
             each[MEMORY] = Rows(self._recalled(asked), torch.arange(len(clients)))
         request = Request(asked.work, clients, asked.seeds, asked.shared, each)
         small = limits.refused(request, self.federation, exact=not self.private)
+        # Clients with too few examples for a step are refused; the others work.
         if small:
             if len(small) == len(clients):
                 raise RefusedError(next(iter(small.values())))
@@ -178,6 +180,7 @@ class Node:
         with limits.in_time():
             replies = self.engine.send(request)
         names = [self.federation.names[number] for number in replies.clients.tolist()]
+        # Written before the answer is sent: the server asks later by the digests of these rows.
         if MEMORY in replies.columns:
             memorise(self.memory, dict(zip(names, replies.columns[MEMORY], strict=True)))
         unable = {**small, **replies.refused}
@@ -245,6 +248,8 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
             limits = NodeLimits.of(context.node_config)
             here = node(context)
             allowed = {*own_works, *(here.experiment.metrics or ())}
+            # The order matters: what is cheap to check comes first, and nothing is computed before
+            # the end.
             asked = messages.asked_in(message.content, limits.max_bytes, allowed)
             check_work(asked.work, here.experiment, truth_in(context.node_config, DESCRIBE, False))
             most, clients = limits.max_requests, asked.clients
@@ -257,7 +262,7 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
 
 
 def _answered(message: Message, content: Callable[[], RecordDict], experiment: Path) -> Message:
-    """The reply with this content, or with the reason why there is none."""
+    """Return the reply with this content, or with the reason why there is none."""
     try:
         found = content()
     except RefusedError as error:
@@ -277,7 +282,7 @@ def _named(reply: Message, context: Context) -> Message:
 
 
 def _loaded(load: Load, context: Context, experiment: Experiment) -> Federation:
-    """The examples of a site's clients. Raises `RefusedError` with nothing of what is in them."""
+    """Load a site's examples. Raises `RefusedError`, whose text does not reveal their content."""
     try:
         return load(context, experiment)
     except Exception as error:
@@ -287,7 +292,7 @@ def _loaded(load: Load, context: Context, experiment: Experiment) -> Federation:
 
 
 def _is_private(experiment: Path) -> bool:
-    """Whether the file asks for privacy, or can't be read."""
+    """Return True if the file asks for privacy, or can't be read: then nothing is revealed."""
     try:
         return read(experiment).privacy.clip is not None
     except (UsageError, OSError):

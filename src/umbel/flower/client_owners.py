@@ -33,12 +33,12 @@ def identity(node: int, public_key: bytes) -> str:
 
 
 FIELDS, OPTIONAL = ("clients", "refused", "names", "versions"), ("names", "versions")
-"""What the file holds; some only if there is any."""
+"""Fields of the file; those of `OPTIONAL` only if they are not empty."""
 
 
 @dataclass
 class Owners:
-    """Which node owns which client, why nodes were refused, and their names and versions.
+    """The owner of each client, reasons of refused nodes, and nodes' names and versions.
 
     Once it is kept in a file of the run, changes are written there.
     """
@@ -82,7 +82,7 @@ class Owners:
         return replace(self, file=None, clients=dict(self.clients), gone=dict(self.gone))
 
     def see(self, here: Collection[str]) -> None:
-        """Note who is connected, and since when others are not."""
+        """Note the connected nodes, and the time since which other owners are absent."""
         now, owners = time.monotonic(), set(self.clients.values())
         self.gone = {owner: self.gone.get(owner, now) for owner in owners - set(here)}
         self.known, self.full = owners | set(here), set()
@@ -92,6 +92,8 @@ class Owners:
         now = time.monotonic()
         taken = []
         for client in clients:
+            # Without an owner, the claim succeeds. An owner that is connected has `gone` at
+            # infinity.
             owner = self.clients.get(client, who)
             if owner == who or now - self.gone.get(owner, inf) >= self.release_after:
                 self.clients[client] = who
@@ -123,7 +125,7 @@ class Owners:
         return True
 
     def _has_room(self, notes: str, who: str) -> bool:
-        """Whether a node can be noted; if there are too many, absent ones that own nothing go."""
+        """Return True if a node can be noted; if there are too many, drop absent ones."""
         noted: dict[str, str] = getattr(self, notes)
         # Looked through once a look: many nodes may ask for room.
         if who not in noted and len(noted) >= MOST_NOTED and notes not in self.full:
@@ -135,7 +137,7 @@ class Owners:
 
 
 def _noted(table: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    """What a file holds, by `FIELDS`."""
+    """Yield the tables of a file in the order of `FIELDS`."""
     for name in FIELDS:
         held = table.get(name, {}) if name in OPTIONAL else table[name]
         yield {str(key): str(value) for key, value in held.items()}
@@ -143,7 +145,7 @@ def _noted(table: Mapping[str, Any]) -> Iterator[dict[str, str]]:
 
 @dataclass
 class Precedence:
-    """When each node brought which names: a node that brings others later comes last for them."""
+    """The order in which nodes brought names: the first to bring a name has a claim to it."""
 
     # by node, the names that it brings now, by the number of the greeting that first had them
     brought: dict[int, dict[int, list[str]]] = field(default_factory=dict)
@@ -168,7 +170,7 @@ class Precedence:
         online: Mapping[int, str],
         roll: Collection[str] | None,
     ) -> tuple[dict[str, int], dict[int, list[str]]]:
-        """The node of each client of these nodes, and by node the names that it may not have."""
+        """Return the node of each client, and for each node the names that belong to others."""
         places: dict[str, int] = {}
         taken: dict[int, list[str]] = {}
         claims = [(when, node) for node in nodes for when in self.brought.get(node, ())]

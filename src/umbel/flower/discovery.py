@@ -148,7 +148,7 @@ class Meeting:
         return self.look_around(roll)
 
     def _owing(self, patience: float) -> set[int]:
-        """The connected nodes that may still be at work on their first greeting.
+        """Return the connected nodes that may still be at work on their first greeting.
 
         A node has three times as long as the slowest that has answered, and `patience` at least. If
         none has answered, it has the whole time limit.
@@ -163,7 +163,7 @@ class Meeting:
         return few([self.named(node) for node in sorted(nodes)])
 
     def _release(self) -> float:
-        """The seconds after which claimed clients of a disconnected node are free for others.
+        """Return the seconds after which clients of a disconnected node are free for others.
 
         It is 0 if no node claims such clients, or if they are never free.
         """
@@ -186,7 +186,7 @@ class Meeting:
         return known if name is None else f"{known} ({name!r})"
 
     def slowness(self, node: int, time_limit: float) -> str:
-        """How long the node took for its greeting, if that may be why it exceeds a time limit."""
+        """Return advice if the node's greeting took so long that its work exceeds a time limit."""
         took = self.took.get(node, 0.0)
         if 2 * took < time_limit:
             return ""
@@ -213,15 +213,16 @@ class Meeting:
         messages = [Message(greet(), node, HELLO, ttl=self.time_limit) for node in due]
         for name, node in zip(pushed(self.grid, messages, self.time_limit), due, strict=True):
             so_far = count[node][0]
+            # 1, 2, 4, ... seconds: a node that can't answer must not be flooded by greetings.
             wait = min(2.0 ** min(so_far, MOST_DOUBLINGS), self.time_limit)
             self.greetings[node] = so_far + 1, now + wait
             if name:
                 self.greeted[name] = node, now + self.time_limit
 
     def _note_who_is_back(self, online: Mapping[int, str]) -> None:
-        """Note which nodes that were greeted before have been away, and ask them anew.
+        """Note the nodes that have been away since they were greeted, and ask them anew.
 
-        `online` says when each has connected last; "" if that is not known.
+        `online` has the time of each node's last connection, "" if it is not known.
         """
         known = {node for node, _ in self.greeted.values()} | self.sites.keys() | self.left_out
         # The absence of some is seen; others were away between two looks.
@@ -256,6 +257,7 @@ class Meeting:
             if self.grouped and site.groups is None:
                 raise RefusedError("it tells no planted groups, which the method needs")
         except RefusedError as error:
+            # Its app failed, or it refused: that may pass. An unfit site stays unfit.
             by_itself = reply.content is None or "answer" in reply.content
             if by_itself:
                 self.failing.add(node)
@@ -332,6 +334,7 @@ class Meeting:
                 f"{differences(sites)}; or choose one by the settings input-shape and outputs, "
                 "which leaves out the other sites"
             )
+        # Once begun, the run keeps the tables that it began with.
         if not begun and self.form is not None:
             self.inputs = leading_table(sites, self.form)
         for node, site in list(self.sites.items()):
@@ -353,6 +356,7 @@ class Meeting:
         ]
         if found := Comparison(entries, "node").conflict():
             odd, why = found
+            # Two halves: no scale is that of most.
             if 2 * len(odd) == len(entries):
                 raise UsageError(f"{why}; neither is what most nodes have")
             for who, _, _ in odd:

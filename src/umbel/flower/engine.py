@@ -55,6 +55,8 @@ class FlowerEngine:
     elsewhere: ClassVar[bool] = True
 
     def send(self, request: Request) -> Replies:
+        # Each request begins with a look: nodes come back, and others bring clients that were
+        # missing.
         self.nodes = self.meeting.look_around(self.clients)
         groups: dict[int, list[int]] = {}
         refused: dict[int, str] = {}
@@ -72,6 +74,8 @@ class FlowerEngine:
         if MEMORY in replies.columns:
             for client, row in zip(replies.clients.tolist(), replies.columns[MEMORY], strict=True):
                 name = self.clients[client]
+                # The node keeps the same rows by the same digests, so that they need not be sent
+                # again.
                 self.kept[name] = [row_digest(row), *self.kept.get(name, ())][:KEPT]
         refused |= replies.refused
         return Replies(replies.clients, replies.columns, refused, silent=silent)
@@ -84,10 +88,11 @@ class FlowerEngine:
         silent: dict[int, str],
         again: bool,
     ) -> Answers:
-        """Return the answers of the clients at these positions, and note why there are not others.
+        """Return the answers of the clients at these positions, and note why others are lacking.
 
         A node that has lost its clients' memory is asked `again`, once, with the memory included.
         """
+        # One message for each node, with the rows of its own clients alone.
         asked = {node: self._asked(request, at) for node, at in groups.items()}
         contents = {node: (WORK, messages.ask(each)) for node, each in asked.items()}
         answers: Answers = []
@@ -104,6 +109,8 @@ class FlowerEngine:
                 answers += rows
                 refused |= self._told(node, whys)
             except RefusedError as error:
+                # The node has lost its memory file: it is asked once more, with the rows in the
+                # message.
                 if again and asked[node].remembered and isinstance(error, ForgottenError):
                     forgetful[node] = groups[node]
                     for client in clients:
@@ -154,6 +161,7 @@ class FlowerEngine:
                 remembered = self._remembered(names, rows.take(at))
                 if remembered:
                     continue
+            # Clients of one cluster get the same model, which is in the message once.
             needed, place = torch.unique(rows.index[at], return_inverse=True)
             tables[name], index[name] = rows.table[needed], place.tolist()
         seeds = [request.seeds[n] for n in positions]
@@ -193,7 +201,7 @@ class FlowerEngine:
     def _rows(
         self, request: Request, clients: Sequence[int], reply: Reply
     ) -> tuple[Answers, dict[int, str]]:
-        """The row of each client, or why it refuses.
+        """Return the row of each client that answered, and the reason of each that did not.
 
         Raises `RefusedError` if the reply can't be used.
         """
@@ -202,11 +210,13 @@ class FlowerEngine:
         if reply.content is None:
             return [], {}
         expected = promises(request)
+        # Bytes of an honest answer, at most: a larger one is refused before its arrays are read.
         most = sum(8 * prod(promise.shape) for promise in expected.values()) * len(clients)
         names, columns = messages.answer_in(reply.content, expected, most)
         refused = messages.refused_in(reply.content)
         named = [*names, *refused]
         number = {self.clients[client]: client for client in clients}
+        # A node may not answer for another node's clients, nor twice for its own.
         strangers = [name for name in named if name not in number]
         if strangers or len(set(named)) != len(named):
             found = (strangers or named)[0]

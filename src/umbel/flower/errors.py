@@ -41,24 +41,24 @@ def refusing(read: Callable[P, T]) -> Callable[P, T]:
 
 
 def reason(error: Exception) -> str:
-    """Why something is refused, in a line that can be sent, logged and kept."""
+    """Return the reason of a refusal, in one line that can be sent, logged and kept."""
     expected = isinstance(error, RefusedError)
     return plain_beginning(str(error) if expected else f"{type(error).__name__}: {error}")
 
 
 def told(error: Exception, private: bool) -> str:
-    """As `reason`, for the other side: text that may reveal examples stays in this node's log."""
+    """Return the reason for the other side; text that may reveal examples stays in this log."""
     spoken = RefusedError if private else RefusedError | UsageError | MemoryError
     return reason(error) if isinstance(error, spoken) else f"{type(error).__name__}{IN_THE_LOG}"
 
 
 def plain_beginning(text: str) -> str:
-    """The beginning of a text from elsewhere, without what moves a terminal's cursor."""
+    """Return the beginning of a text from elsewhere, without characters that a terminal acts on."""
     return "".join(c if is_plain(c) else " " for c in text[:LONGEST_REASON])
 
 
 def abbreviated(value: object) -> str:
-    """A value from elsewhere in a few words, however large it is."""
+    """Return the beginning of a value's `repr`: values from elsewhere may be of any size."""
     return _SHORT.repr(value)
 
 

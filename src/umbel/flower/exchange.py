@@ -28,7 +28,7 @@ PATIENCE = 120.0
 
 
 def patiently(call: Callable[[], T], time_limit: float = PATIENCE) -> T:
-    """Return what a call returns that may be made several times.
+    """Make a call that may be made several times, and return its result.
 
     If the SuperLink fails for a moment, the call is repeated after 1, 2, 4, ... seconds. Raises the
     last error once `time_limit` seconds, or `PATIENCE`, have passed since the first, and any other
@@ -53,7 +53,7 @@ def patiently(call: Callable[[], T], time_limit: float = PATIENCE) -> T:
 
 
 def may_pass(error: Exception) -> bool:
-    """Whether the SuperLink may answer the same question a moment later."""
+    """Return True for an error that may be gone a moment later."""
     if isinstance(error, httpx.HTTPStatusError):
         return error.response.is_server_error
     # Flower's name for a part of a message that could not be stored is not public.
@@ -100,7 +100,7 @@ class Reply:
 
     @classmethod
     def of(cls, message: Message) -> Reply:
-        """What the message says."""
+        """Return the reply that a message is: content, an error, or the absence of both."""
         if not message.has_error():
             return cls(message.content)
         code = int(message.error.code)
@@ -110,9 +110,9 @@ class Reply:
         return cls(error=f"{said}{IN_THE_LOG}")
 
     def in_time(self, waited: float, time_limit: float) -> Reply:
-        """This reply after a wait: what has expired then says what it has expired by.
+        """Return this reply after a wait, with the time limit as its reason if it has expired.
 
-        Flower says of any message that is gone that its node may have been removed.
+        Flower itself only says that the message is gone, and its node may have been removed.
         """
         expired = self.late and waited >= NEARLY * time_limit
         return no_answer(time_limit) if expired else replace(self, late=False)
@@ -137,6 +137,7 @@ def exchange(
         for name, reply in pulled(grid, waiting):
             waited = time.monotonic() - began
             found[waiting.pop(name)] = reply.in_time(waited, time_limit)
+        # A last look came after the time was up: replies that were in time are not lost.
         if time.monotonic() >= began + time_limit:
             break
         if waiting:
@@ -150,7 +151,7 @@ def no_answer(time_limit: float) -> Reply:
 
 
 def nodes_of(grid: Grid, time_limit: float) -> list[NodeInfo]:
-    """The connected nodes. The question is repeated if the SuperLink fails for a moment."""
+    """Return the connected nodes; ask again if the SuperLink fails for a moment."""
     return patiently(lambda: [*grid.get_nodes()], time_limit)
 
 
@@ -174,7 +175,7 @@ def pause(began: float) -> None:
 
 
 def pulled(grid: Grid, names: Iterable[str]) -> list[tuple[str, Reply]]:
-    """The replies that have come to the messages of these names.
+    """Return the replies that have come to the messages of these names.
 
     Each reply is pulled by itself, because Flower decodes it at once: a reply that can't be decoded
     must not affect the others. If the SuperLink fails for a moment, the reply is left for the next
@@ -184,6 +185,7 @@ def pulled(grid: Grid, names: Iterable[str]) -> list[tuple[str, Reply]]:
     for name in names:
         try:
             replies = list(grid.pull_messages([name]))
+            # The SuperLink is trusted to match messages, but a node writes what its reply answers.
             own = [reply for reply in replies if reply.metadata.reply_to_message_id == name]
             if replies:
                 found.append((name, Reply.of(own[0]) if own else Reply(error=ASTRAY)))

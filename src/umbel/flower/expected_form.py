@@ -32,9 +32,9 @@ class Expectation:
 
     @refusing
     def __call__(self, form: SiteForm) -> SiteForm:
-        """The form as it is compared with those of other sites.
+        """Check a form, and return it as it is compared with those of other sites.
 
-        Raises `RefusedError` for an unfit one. Nothing large is allocated to find out.
+        Raises `RefusedError` for an unfit form. Nothing large is allocated for the check.
         """
         for name, found, wanted in (
             ("input-shape", form.input_shape, self.input_shape),

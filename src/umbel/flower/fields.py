@@ -19,7 +19,7 @@ MAX_NAME = 200
 
 
 def config(content: RecordDict, name: str) -> Mapping[str, Any]:
-    """The record of this name."""
+    """Read the record of this name."""
     found = content.get(name)
     if not isinstance(found, ConfigRecord):
         raise RefusedError(f"{name}: missing")
@@ -27,7 +27,7 @@ def config(content: RecordDict, name: str) -> Mapping[str, Any]:
 
 
 def versioned(content: RecordDict, name: str) -> Mapping[str, Any]:
-    """The record of this name, if it is of this version."""
+    """Read the record of this name, which must be of this version."""
     found = config(content, name)
     version = found.get("version")
     if type(version) is not int or version != VERSION:
@@ -37,7 +37,7 @@ def versioned(content: RecordDict, name: str) -> Mapping[str, Any]:
 
 
 def text(config: Mapping[str, Any], name: str) -> str:
-    """A string."""
+    """Read a string."""
     value = config.get(name)
     if not isinstance(value, str) or len(value) > MAX_TEXT:
         raise RefusedError(f"{name}: {abbreviated(value)} is not a string, or is too long")
@@ -45,7 +45,7 @@ def text(config: Mapping[str, Any], name: str) -> str:
 
 
 def number(config: Mapping[str, Any], name: str, low: int, high: int) -> int:
-    """A whole number."""
+    """Read a whole number."""
     value = config.get(name)
     if type(value) is not int or not low <= value <= high:
         raise RefusedError(
@@ -55,7 +55,7 @@ def number(config: Mapping[str, Any], name: str, low: int, high: int) -> int:
 
 
 def numbers(config: Mapping[str, Any], name: str, low: int, high: int) -> list[int]:
-    """A list of whole numbers."""
+    """Read a list of whole numbers."""
     values: list[int] = _items(config, name, int)
     if values and not low <= min(values) <= max(values) <= high:
         raise RefusedError(f"{name}: {abbreviated(values)} are not all from {low} to {high}")
@@ -63,14 +63,14 @@ def numbers(config: Mapping[str, Any], name: str, low: int, high: int) -> list[i
 
 
 def texts(config: Mapping[str, Any], name: str) -> list[str]:
-    """A list of names."""
+    """Read a list of names."""
     values: list[str] = _items(config, name, str)
     check_names(name, values, MAX_ITEMS)
     return values
 
 
 def check_names(field: str, names: Sequence[str], most: int) -> None:
-    """Raise `RefusedError` unless these can be shown to people, and are not too many."""
+    """Raise `RefusedError` for too many names, or names that can't be shown in one line."""
     if len(names) > most:
         raise RefusedError(f"{field}: {len(names)} names, more than the {most} allowed")
     for name in names:

@@ -25,13 +25,13 @@ MAX_OUTPUTS = 10**6
 MAX_DIMENSIONS = 8
 
 SITE_NAME = "site-name"
-"""The node's setting that says what people call it."""
+"""The node's setting with a name for the site."""
 
 VERSIONS = "versions"
-"""The record of a greeting, and of a reply to one, that says which releases are installed."""
+"""Record of a greeting and of a reply to one: the installed releases."""
 
 CALLED = "called"
-"""The record of a reply to a greeting that says what people call the site."""
+"""Record of a reply to a greeting: the name of the site."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ def check_greeting(content: RecordDict) -> None:
 
 
 def introduce(site: Site) -> RecordDict:
-    """As the content of a reply."""
+    """Write the content of a reply to a greeting."""
     form = site.form
     config: dict[str, Any] = {
         "version": VERSION,
@@ -106,7 +106,7 @@ def introduce(site: Site) -> RecordDict:
 
 
 def called(config: Mapping[str, Any]) -> dict[str, ConfigRecord]:
-    """What people call a site, for a reply to a greeting, if the node's settings say so.
+    """Write the name of a site for a reply to a greeting, if the node's settings have one.
 
     Raises `RefusedError` for a name that can't be shown.
     """
@@ -119,7 +119,7 @@ def called(config: Mapping[str, Any]) -> dict[str, ConfigRecord]:
 
 @refusing
 def name_in(content: RecordDict) -> str:
-    """The inverse; "" where a node says none. Raises `RefusedError` for anything else."""
+    """Read the name that `called` has written, or "". Raises `RefusedError` for anything else."""
     if CALLED not in content:
         return ""
     name = text(fields.config(content, CALLED), "name")
@@ -146,7 +146,7 @@ def versions_in(content: RecordDict) -> dict[str, str]:
 
 @refusing
 def site_in(content: RecordDict) -> Site:
-    """The inverse. Raises `RefusedError` for anything else."""
+    """Read the site that `introduce` has written. Raises `RefusedError` for anything else."""
     if "answer" in content:
         raise_refusal(fields.config(content, "answer"))
     config = versioned(content, "site")
@@ -157,6 +157,7 @@ def site_in(content: RecordDict) -> Site:
     validation = None
     if "validation" in config:
         validation = numbers(config, "validation", 0, MAX_EXAMPLES)
+    # Lists with an item for each client must have as many items as there are clients.
     given = [each for each in (train, test, groups, validation) if each is not None]
     if len(set(clients)) != len(clients) or any(len(each) != len(clients) for each in given):
         raise RefusedError("clients do not match their examples")

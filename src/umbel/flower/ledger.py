@@ -48,13 +48,13 @@ class Kept:
 
 
 def read_ledger(folder: Path) -> Kept:
-    """The content of a ledger, empty without a file. Raises `UsageError` for a damaged file."""
+    """Read a ledger; it is empty without a file. Raises `UsageError` for a damaged file."""
     known = json_value(folder / RELEASED, _from_plain, HOW_TO_REPAIR)
     return Kept({}) if known is None else known
 
 
 def spent_elsewhere(folder: Path) -> dict[str, Counter[float]]:
-    """How many updates each client released in other runs of the node, by their noise multiplier.
+    """Count the updates that each client released in other runs of the node, by noise multiplier.
 
     Raises `UsageError` for a damaged file.
     """
@@ -74,7 +74,7 @@ def _of_a_site(folder: Path) -> bool:
 
 
 def _with(noted: list[str], release: str) -> list[str]:
-    """A client's releases with one more, unless it is among them.
+    """Return a client's releases with one more, unless it is among them.
 
     The answer takes the place of its question, which was noted before the work; another answer to
     the same question is a release of its own.
@@ -86,7 +86,7 @@ def _with(noted: list[str], release: str) -> list[str]:
 
 
 def _from_plain(table: dict[str, Any]) -> Kept:
-    """Raise `ValueError`, or another error of a wrong type or key, for anything else."""
+    """Read a ledger's table. Raises `ValueError`, `TypeError` or `KeyError` if it is damaged."""
     entries: Entries = table["clients"]
     for client, questions in entries.items():
         if not isinstance(questions, list) or {*map(type, questions)} - {str}:
@@ -141,6 +141,7 @@ class Ledger:
             secret, entries = self._secret()
             before = {number: entries.get(self.clients[number], []) for number in releases}
             after = {number: _with(before[number], release) for number, release in releases.items()}
+            # A repeated question or answer releases nothing new, and costs nothing of the budget.
             more = {number for number in releases if len(after[number]) > len(before[number])}
             elsewhere = self._elsewhere() if more else {}
             for number, release in releases.items():
@@ -149,7 +150,10 @@ class Ledger:
                     refused[number] = f"{EXCEEDED} {self.privacy.max_epsilon:g}"
                     continue
                 entries[client] = after[number]
+                # The noise's key: the same release gives the same noise, and nobody else can
+                # compute it.
                 keys[number] = hashlib.sha256(secret + release.encode()).digest()
+            # On disk before any answer is sent: a killed node must not forget a release.
             self._enter(entries, secret)
         return Granted(keys, refused)
 
@@ -166,7 +170,7 @@ class Ledger:
         return hashlib.sha256(what.encode()).hexdigest()
 
     def _examples(self, number: int) -> tuple[str, ...]:
-        """What names the training examples of a client."""
+        """Return names that change with a client's training examples and the network."""
         if self.train is None:
             return ()
         x, y = self.train.of(number)
@@ -191,7 +195,7 @@ class Ledger:
         )
 
     def _elsewhere(self) -> dict[str, Counter[float]]:
-        """As `spent_elsewhere`, where there is a budget."""
+        """Return the releases in other runs if there is a budget, else none."""
         limited = self.privacy.max_epsilon is not None
         return spent_elsewhere(self.folder) if limited else {}
 

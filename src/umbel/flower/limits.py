@@ -61,7 +61,7 @@ LONGEST_SECONDS = 10**8
 
 
 def engine_here(config: Mapping[str, object], engine: EngineSettings) -> EngineSettings:
-    """The engine of a node: as the experiment says, but for the node's own settings.
+    """Return the engine settings of a node: the experiment's, with the node's own changes.
 
     Raises `UsageError` for a setting that is not possible.
     """
@@ -78,7 +78,7 @@ def engine_here(config: Mapping[str, object], engine: EngineSettings) -> EngineS
 
 
 class _TimeIsUpError(BaseException):
-    """Raised in work whose time is over; a metric of a site's own may suppress any `Exception`."""
+    """Raised in work whose time is over. A site's own metric may suppress any `Exception`."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,7 @@ class NodeLimits(Settings):
             validation=federation.validation,
         )
         footprint, batching = request.work.footprint(request.shapes), request.work.batching
+        # Bytes: 8 for each value of a reply, of an intermediate result, or of a model to be made.
         replies = sum(8 * prod(promise.shape) for promise in promises(request).values())
         inside = 8 * footprint.values * prod(federation.input_shape)
         # A small tensor may request many models, such as the shares of `PersonalEvaluation`.
@@ -139,7 +140,7 @@ class NodeLimits(Settings):
     def refused(
         self, request: Request, federation: Federation, exact: bool = True
     ) -> dict[int, str]:
-        """The clients that have too few examples for this work, and the reason for each.
+        """Return the clients that have too few examples for this work, with the reasons.
 
         A step on few examples reveals them. Without `exact`, reasons leave out numbers of examples.
         """
@@ -148,6 +149,7 @@ class NodeLimits(Settings):
             size = max(1, int(federation.train.sizes[client]))
             batching = work.batching
             steps, width = batching.size(size)
+            # The smallest mini-batch of an epoch: its last one may hold few examples.
             width = width if batching.fewest is None else batching.fewest(size)
             fewest = width if steps else size
             if fewest < self.min_batch:
@@ -158,7 +160,7 @@ class NodeLimits(Settings):
 
     @contextmanager
     def in_time(self) -> Iterator[None]:
-        """Interrupt what is done inside when the time is over, and raise `RefusedError`.
+        """Interrupt the work in the `with` block when the time is over, and raise `RefusedError`.
 
         Only a main thread, in which Flower runs apps on real nodes, can be interrupted, and only on
         a system that has alarms; elsewhere, and beyond `LONGEST_SECONDS`, time is not bounded.

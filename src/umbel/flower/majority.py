@@ -1,4 +1,4 @@
-"""What most nodes have decides: the form of examples, and what tables are like."""
+"""Decisions by majority of the nodes: the form of examples, and the meaning of tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MORE_CLASSES = (
 
 
 def leading_form(sites: Iterable[Site]) -> SiteForm | None:
-    """The form of more sites than have any other; None without sites, and for a tie."""
+    """Return the form that the most sites have; None without sites, and for a tie."""
     return _winner(Counter(site.form for site in sites))
 
 
@@ -48,9 +48,9 @@ def leading_table(sites: Iterable[Site], form: SiteForm) -> str | None:
 
 
 def fits(inputs: str, expected: str | None) -> bool:
-    """Whether inputs of this meaning are usable; arrays, of whom none is known, always are.
+    """Return True if inputs of this meaning are usable; arrays, which have none, always are.
 
-    `expected` is what was decided: "" is nothing, and None that no table is usable.
+    `expected` is the decision: "" for none yet, and None if no table is usable.
     """
     return not inputs or expected == "" or inputs == expected
 
@@ -70,7 +70,7 @@ def check_alike(site: Site, expected: SiteForm | None) -> None:
 
 
 def differences(sites: Iterable[Site]) -> str:
-    """How the forms of these sites differ, and the setting that makes them equal."""
+    """Describe how the forms of these sites differ, and the setting that makes them equal."""
     sites = list(sites)
     votes = Counter(site.form for site in sites)
     unlike = _unlike(votes)
@@ -83,9 +83,9 @@ def differences(sites: Iterable[Site]) -> str:
 
 
 def _advice(forms: Iterable[SiteForm], tables: bool) -> str:
-    """What to change if forms may differ only because a site lacks some classes or categories.
+    """Return advice if forms may differ only because a site lacks some classes or categories.
 
-    A site without examples of the last classes counts fewer of them.
+    A site without examples of the last classes counts fewer classes.
     """
     forms = list(forms)
     if tables:

@@ -20,13 +20,13 @@ KEPT = 2
 
 
 def row_digest(row: Tensor) -> str:
-    """A name for these very values."""
+    """Return a digest of a row's type, shape and values."""
     kind = f"{row.dtype} {tuple(row.shape)} ".encode()
     return hashlib.sha256(kind + bits(row).numpy().tobytes()).hexdigest()
 
 
 def recall(file: Path, clients: Collection[str]) -> dict[str, dict[str, Tensor]]:
-    """The rows of each client by their digests; none where the file is missing or damaged."""
+    """Return the rows of each client by their digests; none if the file is missing or damaged."""
     kept: dict[str, dict[str, Tensor]] = {client: {} for client in clients}
     for name, row in _all(file).items():
         client = name.split("/", 1)[1]
@@ -50,7 +50,7 @@ def memorise(file: Path, rows: Mapping[str, Tensor]) -> None:
 
 
 def _all(file: Path) -> dict[str, Tensor]:
-    """Rows named age/client, 0 the latest."""
+    """Return all rows by names such as 0/client, where 0 is the latest."""
     try:
         with reading(file, "damaged") as (opened, _):
             return {name: row for name, row in tensors_in(opened).items() if "/" in name}

@@ -48,7 +48,7 @@ class Asked:
     __repr__ = in_short
 
     def pick(self, positions: Sequence[int]) -> Asked:
-        """The same of the clients at these positions only."""
+        """Return the part of the message for the clients at these positions."""
 
         def at(values: Sequence[T]) -> list[T]:
             return [values[n] for n in positions]
@@ -66,7 +66,7 @@ SEEDS = -(2**63), 2**63 - 1
 
 
 def ask(asked: Asked) -> RecordDict:
-    """As the content of a message."""
+    """Write the content of a message."""
     config: dict[str, Any] = {
         "version": VERSION,
         "work": json.dumps(plain(asked.work)),
@@ -100,6 +100,7 @@ def asked_in(content: RecordDict, max_bytes: int, own_works: Collection[str] = (
     work = work_in(text(config, "work"), own_works)
     shared = tensors(content, "shared", None, max_bytes)
     tables = tensors(content, "tables", None, max_bytes - sum(t.nbytes for t in shared.values()))
+    # A NaN in a model would make every answer of this node useless, without an error.
     for name, tensor in {**shared, **tables}.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():
             raise RefusedError(f"{name}: not finite everywhere")
@@ -119,7 +120,7 @@ def asked_in(content: RecordDict, max_bytes: int, own_works: Collection[str] = (
 
 @refusing
 def work_in(text: str, own_works: Collection[str] = ()) -> Work:
-    """The work of this name with these settings. Only modules in `own_works` are imported."""
+    """Read a work with its settings. Only modules in `own_works` are imported."""
     try:
         table = json.loads(text)
         strangers = [n for n in _names(table) if ":" in n and n not in own_works]
@@ -142,9 +143,9 @@ def answer(
     refused: Mapping[str, str] | None = None,
     facts: Sequence[str] = (),
 ) -> RecordDict:
-    """The rows of clients, in this order, as the content of a reply, and why others refuse.
+    """Write the content of a reply: the rows of clients, and the reasons of those that refuse.
 
-    `facts` tell the clients' examples from others, as in a greeting.
+    `facts` are texts that change with the clients' examples, as in a greeting.
     """
     config: dict[str, Any] = {"version": VERSION, "clients": list(clients)}
     config |= {"facts": list(facts)} if facts else {}
@@ -186,7 +187,7 @@ def answer_in(
 
 @refusing
 def refused_in(content: RecordDict) -> dict[str, str]:
-    """Read which clients refuse, and why; answers without refusals lack this record."""
+    """Read the clients that refuse and their reasons; answers without refusals lack the record."""
     config = fields.config(content, "answer")
     if "refusing" not in config:
         return {}
@@ -198,7 +199,7 @@ def refused_in(content: RecordDict) -> dict[str, str]:
 
 @refusing
 def facts_in(content: RecordDict) -> dict[str, str]:
-    """Read what tells the examples of each client that answers; {} if that is not told."""
+    """Read the texts that change with each client's examples; {} if there are none."""
     config = fields.config(content, "answer")
     if "facts" not in config:
         return {}

@@ -55,10 +55,10 @@ class Roll:
     ) -> Roll:
         """Number these clients, each at the node of its place, in the order of their names.
 
-        Whether rounds are judged on validation examples, what newcomers' tables must be like, and
-        what inputs there are, is what most nodes say: one alone could claim many clients. `named`
-        returns how messages call a node; `tables` is what the nodes' tables must be like. If a run
-        must be `validated`, validation examples of few nodes are used, too.
+        A majority of nodes, not of clients, decides about validation examples, newcomers' tables
+        and the range of inputs: one node alone could claim many clients. `named` names a node in
+        messages; `tables` is the meaning that the nodes' tables must have. If a run must be
+        `validated`, validation examples of few nodes are used, too.
         """
         every = [
             (name, node, n)
@@ -92,7 +92,7 @@ class Roll:
 
     @classmethod
     def read(cls, file: Path) -> Roll:
-        """Raises `UsageError` for a damaged file."""
+        """Read the roll of a run. Raises `UsageError` for a missing or damaged file."""
         roll = json_value(file, cls.from_plain)
         check(roll is not None, "clients", str(file), "a file")
         assert roll is not None
@@ -100,7 +100,7 @@ class Roll:
 
     @classmethod
     def from_plain(cls, table: dict[str, Any]) -> Roll:
-        """The inverse of `plain`."""
+        """Read what `plain` has written."""
         form = table.pop("form")
         form["input_shape"] = tuple(form["input_shape"])
         return cls(**table, form=SiteForm(**form))
@@ -118,6 +118,7 @@ class Roll:
             one = form.num_outputs == 1 or objective != BINARY
             y = torch.zeros((1,) if one else (1, form.num_outputs), dtype=torch.long)
 
+        # All examples are one: its shape and type are what checks of the network need.
         x = torch.zeros(1, *form.input_shape)
         if self.largest_input is not None:
             x = torch.full_like(x, self.largest_input, dtype=torch.long)
@@ -166,15 +167,16 @@ def _validation(
 
 
 def _facts_of(every: Sequence[tuple[str, int, int]], sites: Mapping[int, Site]) -> Sequence[str]:
-    """What told the examples of each client, by name, node and place there; () if none is told."""
+    """Return the facts about each client's examples, "" if unknown; () if all are unknown."""
     told = [sites[node].facts[n] if sites[node].facts else "" for _, node, n in every]
     return told if any(told) else ()
 
 
 def _common_input(sites: Collection[Site]) -> int | None:
-    """A whole number that may be an input at every site; None if most have floats.
+    """Return a whole number that may be an input at every site; None if most have floats.
 
-    It is the smallest, as a site that claims too much must not make inputs that no model takes.
+    It is the smallest of the largest inputs: a site that claims too much must not lead to trial
+    inputs that no model takes.
     """
     told = [site.largest_input for site in sites if site.largest_input is not None]
     return min(told) if 2 * len(told) > len(sites) else None

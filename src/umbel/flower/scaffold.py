@@ -60,7 +60,7 @@ def write_app(
 
 
 def _is_taken(package: str) -> bool:
-    """Whether a library or Python has a module of this name; an app that was installed may have."""
+    """Return True if Python or an installed library has a module of this name."""
     if package in {"umbel", *sys.stdlib_module_names}:
         return True
     found = find_spec(package)

@@ -187,7 +187,7 @@ def serve(grid: Grid, experiment: ExperimentSettings, settings: Settings) -> Run
 
 
 def _keep(folder: RunFolder, owners: Owners, roll: Roll, known: Roll | None) -> None:
-    """Write which clients the run has, unless they are known, and which nodes have them.
+    """Write the roll of the run's clients, unless it is known, and the nodes that own them.
 
     Raises `UsageError` if the run was begun meanwhile with a roll of its own.
     """
@@ -229,7 +229,7 @@ def _check_describes(settings: Settings, experiment: ExperimentSettings) -> None
 
 
 def _all_described(folder: RunFolder) -> bool:
-    """Whether there is a description of every client of the run; it may not have begun."""
+    """Return True if every client of the run is described; False if it has not begun."""
     kept = descriptions.load(folder.path)
     return kept is not None and len(kept.clients) >= len(names_on_the_roll(folder.path))
 
@@ -263,7 +263,7 @@ def _show_in_the_log_of_the_run() -> None:
 
 
 def _folder(experiment: ExperimentSettings, settings: Settings) -> RunFolder:
-    """The folder of the run, whether it was begun or not.
+    """Return the folder of the run, which is created unless the run was begun.
 
     Raises `UsageError` if it holds another experiment, or a run in one process.
     """
@@ -283,7 +283,7 @@ def _folder(experiment: ExperimentSettings, settings: Settings) -> RunFolder:
 
 
 def _gone(folder: RunFolder, owners: Owners, roll: Roll) -> set[str]:
-    """The clients of nodes that did not answer in the last round, which may be gone for good."""
+    """Return the clients of nodes that were missing in the last round, perhaps for good."""
     records = folder.records()
     missing = [roll.names[client] for client in records[-1].missing] if records else []
     of = owners.clients
@@ -298,7 +298,7 @@ def _gather(
     settings: Settings,
     known: Roll | None,
 ) -> tuple[FlowerEngine, Roll]:
-    """The engine and the roll of clients; a run that was begun keeps the clients of its roll."""
+    """Gather clients: return the engine and the roll. A run that was begun keeps its roll."""
     expect = settings.expectation(experiment, begun=known is not None)
     # An attempt that never began leaves no owners: whoever was there may have come back anew.
     owners = Owners(release_after=settings.release_after)
@@ -322,6 +322,7 @@ def _gather(
     names = None if known is None else known.names
     enough = set(names or ()) - gone if gone else ()
     nodes = meeting.gather(wanted, settings.patience, names, enough)
+    # A begun run goes on with any client: each round checks its own quorum.
     needed = (settings.clients or 1) if known is None else 1
     after = f"at least {needed} after {settings.patience:g} s, which the run needs to begin"
     if silent := meeting.silent():

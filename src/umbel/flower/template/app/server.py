@@ -1,4 +1,4 @@
-"""What runs at the server."""
+"""The server app."""
 
 from pathlib import Path
 
