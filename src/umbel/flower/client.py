@@ -248,8 +248,7 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
             limits = NodeLimits.of(context.node_config)
             here = node(context)
             allowed = {*own_works, *(here.experiment.metrics or ())}
-            # The order matters: what is cheap to check comes first, and nothing is computed before
-            # the end.
+            # All checks come before the work, and a request that fails later is counted, too.
             asked = messages.asked_in(message.content, limits.max_bytes, allowed)
             check_work(asked.work, here.experiment, truth_in(context.node_config, DESCRIBE, False))
             most, clients = limits.max_requests, asked.clients

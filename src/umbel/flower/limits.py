@@ -26,10 +26,7 @@ N = TypeVar("N", int, float)
 def number_in(
     config: Mapping[str, object], name: str, kind: type[N], default: N | None = None
 ) -> N:
-    """A number, which may be written as text. Raises `UsageError` where there is none.
-
-    1e6 is a whole number, too.
-    """
+    """Read a number, which may be a text; 1e6 is a whole number. Raises `UsageError` for others."""
     value = config.get(name, default)
     text = str(value)
     with suppress(ValueError):
@@ -41,7 +38,7 @@ def number_in(
 
 
 def truth_in(config: Mapping[str, object], name: str, default: bool) -> bool:
-    """A truth value. Raises `UsageError` where it is none."""
+    """Read a truth value. Raises `UsageError` for anything else."""
     value = config.get(name, default)
     said = str(value).lower()
     check(said in ("true", "false"), name, value, "true or false")

@@ -44,7 +44,7 @@ ENDED = (
     "minute, as on a busy machine, so that its token has expired; the same `flwr run` goes on from "
     "the checkpoint"
 )
-"""What is known if Flower ends the process, or takes no more requests of its token."""
+"""Reason of the end if Flower ends the process, or refuses requests with its token."""
 
 KNOWN_ERRORS = (UsageError, QuorumError, OSError, MemoryError)
 """Errors whose message is for users, who need not see where they were raised."""
