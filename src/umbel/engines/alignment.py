@@ -23,9 +23,9 @@ def aligned(tensor: Tensor) -> Tensor:
 
 
 def tensor_of(array: NDArray[Any]) -> Tensor:
-    """The same values as a tensor, which is not to be written to.
+    """Make a tensor of an array, which must not be written to.
 
-    They are where the array has them, or copied to an aligned address.
+    It shares the array's memory, or is a copy at an aligned address.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")

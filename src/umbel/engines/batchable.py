@@ -1,4 +1,4 @@
-"""Whether a module can run for many clients at once, found out by trying it."""
+"""A trial that finds out if a module can run for many clients at once."""
 
 from __future__ import annotations
 
@@ -49,6 +49,8 @@ def why_not_batchable(net: Net, federation: Federation) -> str | None:
             batched = _sent_quietly(Vectorised(net, few), request)
         except Exception as error:  # whatever the module does that vmap can't
             return _refused(error)
+        # Other results than those of one client after another: the module takes examples for each
+        # other's.
         bound = partial(agree, models=request.shared["models"], eps=net.eps)
         if not all(bound(batched.columns[n], c) for n, c in expected.columns.items()):
             return MIXES

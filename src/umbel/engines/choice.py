@@ -1,4 +1,4 @@
-"""Which engine runs the work: the one rule, in one place."""
+"""The choice of the engine by the settings, the module and the device."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class EngineSettings(Settings):
 
 
 def make_engine(net: Net, federation: Federation, settings: EngineSettings | None = None) -> Engine:
-    """The engine that the settings ask for.
+    """Make the engine that the settings ask for.
 
     The rule of "auto": clients are batched if the module allows it. Attention and normalisation
     layers do, recurrent layers don't, and networks with convolutions, or with more than 150,000
@@ -102,6 +102,7 @@ def make_engine(net: Net, federation: Federation, settings: EngineSettings | Non
     """
     settings = settings or EngineSettings()
     on_ray = settings.name == "ray"
+    # Once a process: copies made while data were read go back to the system, later blocks stay.
     give_back_freed_memory()
     keep_freed_memory()
     device = torch.device("cpu" if on_ray else _device(settings.device))
@@ -127,6 +128,7 @@ def make_engine(net: Net, federation: Federation, settings: EngineSettings | Non
 def _in_process(
     net: Net, federation: Federation, settings: EngineSettings, device: torch.device
 ) -> Sequential | Vectorised:
+    # The order matters: the kernel depends on batching, and the parts of a mini-batch on both.
     kernel = settings.kernel
     precision = usable_precision(net, device, settings.precision, kernel)
     obstacle = _why_sequential(net, federation, settings, device)
@@ -171,6 +173,7 @@ def _part(net: Net, federation: Federation, settings: EngineSettings, batched: b
     if size is not None:
         return size
     assert limit is not None
+    # Forward and backward: activations and their gradients.
     values = 2 * net.modules.values_per_example(sample(net, federation, 1).x)
     return max(1, int(limit * 2**20 / (values * net.dtype.itemsize)))
 

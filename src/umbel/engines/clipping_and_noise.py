@@ -26,7 +26,7 @@ PROTECTED = {"update", "num_examples"}
 
 @dataclass(frozen=True)
 class Granted:
-    """Which clients may release an update, and the key of each one's noise."""
+    """The clients that may release an update, each with the key of its noise."""
 
     keys: Mapping[int, bytes]
     refused: Mapping[int, str] = field(default_factory=dict)  # why the others may not
@@ -35,7 +35,7 @@ class Granted:
 
 
 Grant = Callable[[Request], Granted]
-"""Decides which clients may release an update.
+"""Selects the clients that may release an update.
 
 Deployed nodes mix a secret into the keys that the server does not know, and the update itself: two
 updates with the same noise would tell their difference.
@@ -78,6 +78,7 @@ class Private:
             )
         granted = self.grant(request)
         replies = self._asked(request, granted)
+        # A node's noise depends on the update, too, so that its keys are final only now.
         if granted.settle is not None:
             rows = zip(replies.clients.tolist(), replies.columns["update"], strict=True)
             settled = granted.settle({client: digest_of({"": row}) for client, row in rows})
@@ -89,11 +90,12 @@ class Private:
         for row, client in zip(update, replies.clients.tolist(), strict=True):
             row.copy_(released(row, self.privacy, granted.keys[client]))
         columns = {**replies.columns, "update": update}
+        # A number of examples would be a second, unprotected release: all clients weigh the same.
         columns["num_examples"] = torch.ones_like(columns["num_examples"])
         return replace(replies, columns=columns, refused={**granted.refused, **replies.refused})
 
     def _asked(self, request: Request, granted: Granted) -> Replies:
-        """The replies of the clients that may release an update; the others do no work."""
+        """Ask the clients that may release an update; the others do no work."""
         if not granted.keys:
             return assemble(request, ())
         if not granted.refused:
@@ -123,9 +125,10 @@ class Private:
 
 
 def released(update: Tensor, privacy: Privacy, key: bytes) -> Tensor:
-    """The update (P,), clipped and with noise; noise around zero for one that is not finite.
+    """Return the update (P,), clipped and with noise: min(1, C / |u|) u + sigma C N(0, 1).
 
-    A missing or non-finite reply would reveal that this client's examples make training diverge.
+    Noise around zero is released for an update that is not finite: a missing or non-finite reply
+    would reveal that this client's examples make training diverge.
     """
     assert privacy.clip is not None
     length = float(torch.linalg.vector_norm(update, dtype=torch.float64))

@@ -91,7 +91,7 @@ EXACT = HeldSetting(
 
 @contextmanager
 def repeatable(device: torch.device) -> Iterator[None]:
-    """Inside, equal inputs give equal bits on a GPU, and full precision is not lowered.
+    """Give equal bits for equal inputs on a GPU in the `with` block, in full precision.
 
     By default PyTorch's convolutions round to 10 bits on a GPU, and some of its operations add
     numbers in the order in which threads finish. The former settings are restored at the end. On a
@@ -108,9 +108,9 @@ def repeatable(device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def enough_memory(said: Callable[[], str]) -> Iterator[None]:
-    """Raise `UsageError` with what is `said` if a device runs out of memory inside.
+    """Raise `UsageError` with the text of `said` if a device runs out of memory in the block.
 
-    If it is the machine's own memory, it is a `MemoryError`.
+    If the machine's own memory runs out, raise `MemoryError`.
     """
     try:
         yield

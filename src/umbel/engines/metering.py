@@ -49,6 +49,7 @@ class Metered(Layer):
             for name, rows in request.each.items()
             if name != MEMORY
         )
+        # As on a network: each client gets its own copy of shared tensors.
         self.bytes_down += to_each * len(request.clients)
         self.bytes_up += sum(c.nbytes for n, c in replies.columns.items() if n != MEMORY)
         if self.sizes is not None:
@@ -56,10 +57,10 @@ class Metered(Layer):
         return replies
 
     def _cost(self, request: Request, replies: Replies, sizes: NDArray[np.int64]) -> Cost:
-        """What the work costs those who answered."""
+        """Return the cost of the work for the clients that answered."""
         # Replies are not checked yet: they may name clients that nobody has asked.
         answered = np.intersect1d(request.clients.numpy(), replies.clients.numpy())
-        # Clients must not claim to train on no examples, as an earlier version allowed.
+        # At least 1: clients may not train on no examples.
         different, counts = np.unique(sizes[answered].clip(min=1), return_counts=True)
         shapes = request.shapes
         each = zip(different.tolist(), counts.tolist(), strict=True)
@@ -73,7 +74,7 @@ class Metered(Layer):
         return replies
 
     def take(self) -> Spent:
-        """What was spent since the last call."""
+        """Return the costs since the last call, and begin to count anew."""
         cost = None if self.sizes is None else self.cost
         spent = Spent(self.bytes_down, self.bytes_up, cost, self.seconds)
         self.bytes_down, self.bytes_up, self.cost, self.seconds = 0, 0, Cost(), 0.0

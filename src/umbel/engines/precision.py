@@ -26,7 +26,7 @@ SMALLEST_OTHERS = 1_000_000
 
 
 def bf16_units() -> list[str]:
-    """What this processor has for products of bfloat16 numbers, if PyTorch can use it."""
+    """Return this processor's features for products of bfloat16 numbers that PyTorch can use."""
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return []
     if hasattr(torch.cpu, "get_capabilities"):
@@ -46,7 +46,7 @@ def check_processor(wanted: Precision, which: str = "this processor") -> None:
 def usable_precision(
     net: Net, device: torch.device, wanted: Precision, kernel: KernelName | Literal["auto"] = "auto"
 ) -> Precision:
-    """The precision that the network computes in: as wanted, unless that would be slower.
+    """Return the precision that the network computes in: as wanted, unless that would be slower.
 
     On a processor, the kernel for chains of linear layers decides for each product, and networks
     that have attention or are small stay in full precision. On a GPU, chains of linear layers stay

@@ -87,6 +87,8 @@ def _epsilon(releases: tuple[tuple[float, int], ...], delta: float) -> float:
     from scipy.optimize import brentq
 
     # Distance of two updates, in standard deviations of the noise, over all releases.
+    # A release moves by 2 clip at most, with noise sigma clip: n releases are 2 sqrt(n) / sigma
+    # apart, and those with different noise add up like the sides of a right-angled box.
     apart = math.hypot(*(2 * math.sqrt(count) / noise for noise, count in releases))
     if apart == 0 or apart > LARGEST_DISTANCE:
         return 0.0 if apart == 0 else math.inf
@@ -96,6 +98,7 @@ def _epsilon(releases: tuple[tuple[float, int], ...], delta: float) -> float:
 
     if beyond(0.0) <= 0:
         return 0.0
+    # delta falls as epsilon grows: doubled until the root is between 0 and `most`.
     most = apart**2 / 2 + apart
     while beyond(most) > 0:
         most *= 2
@@ -107,6 +110,8 @@ def _log_delta(epsilon: float, apart: float) -> float:
     """The logarithm of the smallest delta for which (epsilon, delta) holds."""
     from scipy.special import log_ndtr
 
+    # Theorem 8 with mu = apart: delta = Phi(mu/2 - eps/mu) - exp(eps) Phi(-mu/2 - eps/mu), in logs,
+    # as both terms may be far below the smallest number.
     one = float(log_ndtr(apart / 2 - epsilon / apart))
     other = epsilon + float(log_ndtr(-apart / 2 - epsilon / apart))
     # Much noise leaves a difference below rounding: rather a larger delta than a smaller one.

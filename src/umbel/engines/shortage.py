@@ -1,4 +1,4 @@
-"""What the work of a request takes in memory, and what helps if that is too much."""
+"""The message for a request that needs too much memory: its needs, and settings that help."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MEBIBYTE = 2**20
 def shortage(
     request: Request, net: Net, storage: Storage, per_example: int, at_once: int, processes: int
 ) -> str:
-    """What a request takes if a process computes some clients `at_once`, and what to change.
+    """Describe the memory for a request, with clients computed `at_once`, and what to change.
 
     `per_example` is the number of values that one pass of an example keeps in the network.
     """

@@ -30,7 +30,7 @@ class Storage:
     __repr__ = in_short
 
     def split(self, work: Work) -> Split:
-        """The examples that this work is about. Raises `UsageError` where there are none."""
+        """Return the split that a work uses. Raises `UsageError` if clients have no such split."""
         return chosen(work, train=self.train, test=self.test, validation=self.validation)
 
     def by_size(self, request: Request) -> Tensor:
@@ -40,7 +40,7 @@ class Storage:
 
 
 def chosen(work: Work, *, train: T, test: T, validation: T | None) -> T:
-    """What there is of the split that this work is about. Raises `UsageError` for one not there."""
+    """Select the value of the split that a work uses. Raises `UsageError` if there is none."""
     if work.split == "validation":
         expected = "available: clients have no such examples; set a validation_fraction"
         check(validation is not None, "examples", work.split, expected)

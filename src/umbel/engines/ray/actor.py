@@ -50,7 +50,7 @@ Cut: TypeAlias = "tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]"
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How to make the engine of an actor; the network is built again there."""
+    """All that an actor needs to make its engine; it builds the network again."""
 
     build: Callable[[], nn.Module]
     objective: Objective
@@ -65,7 +65,7 @@ class Recipe:
 
     @classmethod
     def of(cls, engine: Sequential | Vectorised, federation: Federation) -> Recipe:
-        """How to make an engine that computes as this one."""
+        """Return the recipe for an engine that computes as this one."""
         net = engine.net
         return cls(
             build=net.build,
@@ -150,13 +150,13 @@ class Sent:
 
     @classmethod
     def of(cls, request: Request) -> Sent:
-        """All but what matters to the server alone."""
+        """Return the request as arrays, without the parts that only the server uses."""
         shared = {name: tensor.numpy() for name, tensor in request.shared.items()}
         each = {name: (r.table.numpy(), r.index.numpy()) for name, r in request.each.items()}
         return cls(request.work, request.clients.numpy(), request.seeds, shared, each)
 
     def request(self) -> Request:
-        """The inverse of `of`; its tensors must not be written to."""
+        """Return the request that was sent; its tensors must not be written to."""
         shared = {name: tensor_of(array) for name, array in self.shared.items()}
         each = {n: Rows(tensor_of(t), tensor_of(index)) for n, (t, index) in self.each.items()}
         return Request(self.work, tensor_of(self.clients), self.seeds, shared, each)
@@ -171,17 +171,17 @@ class FailedTask:
 
     @classmethod
     def of(cls, error: BaseException) -> FailedTask:
-        """What is sent of an error."""
+        """Describe an error, and pickle it if that is possible."""
         said = "".join(traceback.format_exception(error)).strip()
         try:
             pickled = cloudpickle.dumps(error)
             cloudpickle.loads(pickled)
-        except Exception:  # whatever an exception of somebody's own does when it is copied
+        except Exception:  # your own exception may fail in any way when it is copied
             pickled = None
         return cls(said, pickled)
 
     def error(self) -> BaseException:
-        """The same error, or one that says the same."""
+        """Return the error, or if it can't be unpickled, one with its text."""
         if self.pickled is not None:
             with suppress(Exception):  # it may be of a module that only the actor has
                 error: BaseException = cloudpickle.loads(self.pickled)
@@ -191,7 +191,7 @@ class FailedTask:
 
 @dataclass(frozen=True)
 class ActorPlace:
-    """Where an actor is, with which versions, and why it can't work, if it can't."""
+    """The place of an actor, its versions, and the error if it could not make its engine."""
 
     machine: str  # as Ray names it
     host: str
@@ -200,7 +200,7 @@ class ActorPlace:
 
 
 def _or_failed(do: Callable[[], T]) -> T | FailedTask:
-    """What it gives, or its error; Ray's own errors stay Ray's."""
+    """Return the result, or a `FailedTask` for an error that is not Ray's own."""
     try:
         return do()
     except RayError:
@@ -226,7 +226,7 @@ class Actor:
         self.latest: tuple[int, Request] | None = None
 
     def machine(self, recipe: Sequence[Any]) -> ActorPlace:
-        """Where this is, once its engine is made."""
+        """Make the engine, and return the place of this actor."""
         made = _or_failed(partial(self._made, recipe))
         machine, host = str(ray.get_runtime_context().get_node_id()), socket.gethostname()
         return ActorPlace(machine, host, versions(), made if isinstance(made, FailedTask) else None)
@@ -234,7 +234,7 @@ class Actor:
     def answer(
         self, recipe: Sequence[Any], *asked: Any
     ) -> list[dict[str, NDArray[Any]]] | FailedTask:
-        """As `rows`."""
+        """Return the result of `rows`, or the error."""
         return _or_failed(lambda: self.rows(self._made(recipe), *asked))
 
     def _made(self, recipe: Sequence[Any]) -> Sequential | Vectorised:

@@ -33,19 +33,19 @@ from umbel.version import ONE_RELEASE, differing
 log = logging.getLogger(__name__)
 
 ATTEMPTS = 3
-"""How many actors a task may end."""
+"""Number of actors that may be lost at one task."""
 
 ROUNDS = 8
 """Tasks for each actor in a request: few enough to cost little, many enough to end together."""
 
 WARN_SECONDS = 30.0
-"""How long nothing may happen before the log says so."""
+"""Seconds without any progress before the log says so."""
 
 AGAIN_SECONDS = 1.0
-"""How often an actor that can't be started is tried."""
+"""Seconds before an actor is started again after it was lost."""
 
 LOST = "the Ray cluster is lost"
-"""Beginning of the error where not only an actor is gone."""
+"""Beginning of the error if the whole cluster is gone."""
 
 MOST_ACTORS = 10_000
 """Actors of one run."""
@@ -129,7 +129,7 @@ class RayCluster:
         return cls(engine, members, slices, homes, recipe, origin, session(), servers())
 
     def send(self, request: Request) -> Replies:
-        """As `Engine.send`; actors stay for the next request, unless others want their cores."""
+        """Answer a request; actors stay for the next one, unless others want their cores."""
         with self.turn:
             if not ray.is_initialized() or session() != self.session:
                 self._join_again()

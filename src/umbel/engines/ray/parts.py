@@ -12,7 +12,7 @@ from umbel.data.federation import Federation
 from umbel.summary import in_short
 
 STARTS = 5
-"""How often in a row an actor may be lost while it makes its engine."""
+"""Number of times in a row that an actor may be lost while it makes its engine."""
 
 
 @dataclass
@@ -44,13 +44,13 @@ def placed(homes: Sequence[str], machines: Collection[str]) -> list[str]:
 
 
 def never_start(members: Sequence[Member]) -> bool:
-    """Whether nobody is there, and whoever began to make an engine was lost at it each time."""
+    """Return True if no actor works, and all that began were lost while they made their engine."""
     lost = [member.lost for member in members if member.lost]
     return bool(lost) and min(lost) >= STARTS and not any(each.machine for each in members)
 
 
 def why_nobody(members: Sequence[Member]) -> str:
-    """Why no actor has been there for some time."""
+    """Return the likely reason why no actor works."""
     if any(member.lost for member in members):
         return (
             "actors of the Ray cluster are lost while they make the network, and others are started"

@@ -16,7 +16,7 @@ from umbel.cores import roaming
 from umbel.engines.ray.actor import Actor
 
 KNOCK_SECONDS = 10.0
-"""How long an address has to answer."""
+"""Seconds that an address has to answer."""
 
 TOKEN = "if it asks for a token, set RAY_AUTH_MODE=token"
 """Ray shows its token by itself to a cluster that it has found, and not at an address."""
@@ -58,13 +58,13 @@ def connect(address: str) -> None:
 
 
 def session() -> tuple[str, str]:
-    """What tells this process's membership of a cluster from one before `ray.shutdown()`."""
+    """Return a name for this process's membership of a cluster, new after `ray.shutdown()`."""
     context = ray.get_runtime_context()
     return context.get_node_id(), context.get_job_id()
 
 
 def servers() -> dict[str, tuple[str, int]]:
-    """Where Ray's processes listen without which it ends this one; none for a client elsewhere."""
+    """Return the addresses of the Ray processes that this one needs; none for a Ray client."""
     if ADDRESSES.get(session(), "").startswith("ray://"):
         return {}
     own, _ = session()
@@ -78,7 +78,7 @@ def servers() -> dict[str, tuple[str, int]]:
 
 
 def is_there(place: tuple[str, int]) -> bool:
-    """Whether a process still listens there, as far as this one can know."""
+    """Return False if nothing listens at an address; True if that can't be found out."""
     try:
         socket.create_connection(place, KNOCK_SECONDS).close()
     except ConnectionRefusedError:

@@ -97,7 +97,7 @@ class Claims:
         )
 
     def usual(self, values: Tensor) -> Tensor:
-        """(N, ...) what is usual among all clients, or if more, in the average of each of them."""
+        """Return medians (N, ...): of all clients, or of the client's cluster if larger."""
         usual = values.median(0).values.expand_as(values).clone()
         for cluster in torch.unique(self.apart[self.apart >= 0]).tolist():
             members = self.apart == cluster
@@ -107,7 +107,7 @@ class Claims:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Which clients' numbers of examples are lowered, and which steps are shortened."""
+    """Clients whose numbers of examples are lowered or whose steps are shortened, and how far."""
 
     # client -> the number that counts instead
     examples: Mapping[int, int] = field(default_factory=dict)
@@ -119,7 +119,7 @@ class Bounds:
 
     @classmethod
     def among(cls, parts: Sequence[Claims | None], limits: Limits) -> Bounds:
-        """The bounds of each client, relative to all clients that answered the same request."""
+        """Compute each client's bounds, relative to all clients that answered the same request."""
         known = [part for part in parts if part is not None]
         if not known:
             return cls()
@@ -164,6 +164,7 @@ class Bounds:
                 changed["num_examples"][n] = self.examples[client]
             for piece, scales in self.scales.items():
                 if client in scales:
+                    # The step keeps its direction: s <- s min(1, longest / |s|).
                     piece.of(changed[piece.column][n]).mul_(scales[client])
         return replace(replies, columns={**replies.columns, **changed})
 
@@ -171,7 +172,7 @@ class Bounds:
 def _pieces(
     request: Request, replies: Replies, column: str, layout: Layout | None
 ) -> Iterator[Piece]:
-    """The pieces of a column: trained weights, and running statistics, which may be far larger."""
+    """Yield the pieces of a column: trained weights, and running statistics, often far larger."""
     end = replies.columns[column].shape[-1]
     cut = first_statistic(request, layout, end)
     yield Piece(column, 0, cut, column)
@@ -180,7 +181,7 @@ def _pieces(
 
 
 def _clusters(request: Request, replies: Replies) -> Tensor:
-    """(N,) the cluster whose average each client enters: the one that it chose or was asked for."""
+    """Return the cluster (N,) whose average each client enters: chosen by it, or asked for."""
     reduction, theta = request.reduction, request.each.get("theta")
     if "chosen" in replies.columns:
         return replies.columns["chosen"]
@@ -194,7 +195,7 @@ def _clusters(request: Request, replies: Replies) -> Tensor:
 
 
 def _heavy_clients(claims: Claims, share: float) -> Iterator[tuple[int, int, int]]:
-    """Clients with too many examples: the client, its claimed and its allowed number."""
+    """Yield the clients with too many examples: client, claimed number, allowed number."""
     if claims.counts is None:
         return
     allowed = within_shares(claims.counts, claims.clusters, share)
@@ -204,11 +205,12 @@ def _heavy_clients(claims: Claims, share: float) -> Iterator[tuple[int, int, int
 
 
 def _long_steps(claims: Claims, norms: Tensor, ratio: float) -> Iterator[tuple[int, float, float]]:
-    """Clients with too long steps: the client, the norm of its step, and the allowed norm."""
+    """Yield the clients with too long steps: client, norm of the step, allowed norm."""
     longest = torch.full_like(norms, longest_of(norms, ratio))
     for cluster in torch.unique(claims.apart[claims.apart >= 0]).tolist():
         members = claims.apart == cluster
         own = longest_of(norms[members], ratio)
+        # A cluster with larger steps than the others is measured by its own median.
         longest[members] = longest[members].clamp(min=0.0 if own == inf else own)
     long = norms > longest
     found = (claims.clients[long], norms[long], longest[long])
@@ -218,7 +220,7 @@ def _long_steps(claims: Claims, norms: Tensor, ratio: float) -> Iterator[tuple[i
 def _scaled(
     request: Request, replies: Replies, limits: Limits, layout: Layout | None
 ) -> dict[str, tuple[Tensor, Tensor]]:
-    """(N, S) magnitudes of numbers whose scale is that of the data, and (S,) what is allowed."""
+    """Return magnitudes (N, S) of numbers on the scale of the data, and their floors (S,)."""
     found = {}
     for name in STEPS:
         column = replies.columns.get(name)
@@ -241,10 +243,12 @@ def _scaled(
 
 
 def _beyond_others(claims: Claims, times: float) -> dict[int, str]:
-    """Clients with a number far beyond what most clients sent, with the reason."""
+    """Return the clients with a number far beyond most clients' numbers, with the reasons."""
     refused: dict[int, str] = {}
     for name, values in claims.scaled.items():
         usual = claims.usual(values)
+        # Absolute bounds can't hold for statistics and gradients: their scale is that of the
+        # inputs.
         beyond = values > (times * usual).maximum(claims.allowed[name])
         what = "running statistics" if name == "update" else name
         for n in torch.nonzero(beyond.any(1))[:, 0].tolist():

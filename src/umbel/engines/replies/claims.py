@@ -1,4 +1,4 @@
-"""Numbers of examples that clients elsewhere claim, held to what their nodes said at first."""
+"""Bounds on the numbers of examples that clients claim: those that their nodes gave at first."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Sizes = Mapping[str, NDArray[Any]]
 """Numbers of examples (M,) of each client, by split."""
 
 NOT_KNOWN: Sizes = MappingProxyType({})
-"""Claims are trusted."""
+"""No numbers: claims are trusted."""
 
 
 def sizes_by_split(federation: Federation) -> Sizes:
@@ -46,6 +46,7 @@ def held(request: Request, replies: Replies, sizes: Sizes) -> tuple[Replies, dic
     if not high.any():
         return replies, {}
     columns: dict[str, Tensor] = {**replies.columns, COUNTS: torch.minimum(claimed, known)}
+    # sum <- sum known / claimed, so that sum / count is the mean that the client sent.
     share = torch.where(high, known.double() / claimed.clamp(min=1).double(), 1.0)
     for name, promise in promises(request).items():
         if promise.per == COUNTS:

@@ -20,7 +20,7 @@ from umbel.settings import Settings
 
 @dataclass(frozen=True)
 class Faults(Settings):
-    """How often clients fail in a simulation: the probability of each of five faults in a round.
+    """Simulated faults of clients: the probability of each of five faults in a round.
 
     >>> umbel.Faults(drop=0.2, huge=0.01).drop
     0.2
@@ -45,11 +45,12 @@ class Faults(Settings):
 
     @property
     def any(self) -> bool:
-        """Whether anything can fail at all."""
+        """True if any fault has a probability above 0."""
         return any(vars(self).values())
 
     def of(self, seed: int) -> str | None:
         """Return the fault of the client that works under this seed, or None."""
+        # One number in [0, 1), divided among the faults; what is left over is no fault.
         drawn = generator(seed, Stream.FAULT).random()
         for name, probability in vars(self).items():
             drawn -= probability

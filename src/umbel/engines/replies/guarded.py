@@ -119,7 +119,7 @@ class Guarded(Layer):
         return replies
 
     def _bounded(self, request: Request, absent: Absent) -> Flow[tuple[Replies, Bounds]]:
-        """The usable replies within their bounds, summed if allowed; and these bounds."""
+        """Return the usable replies within their bounds, summed if allowed, and these bounds."""
         claims: list[Claims | None] = []
 
         def seen(block: Request) -> Flow[Replies]:
@@ -139,6 +139,7 @@ class Guarded(Layer):
             return _reduced(request, bounds.apply(usable)), bounds
         summed = yield from _joined(blocks, seen)
         bounds = among()
+        # The common case: all are within their bounds, and the sums of the first pass are right.
         if not bounds.reasons and not bounds.refused:
             return summed, bounds
         again = self.engine.again if isinstance(self.engine, Metered) else partial(ask, self.engine)
@@ -147,11 +148,13 @@ class Guarded(Layer):
             usable = yield from self._usable(block, absent, again)
             return bounds.apply(usable)
 
+        # Rows of the first pass are gone: the blocks are asked again, and bounded before they are
+        # summed.
         summed = yield from _joined(blocks, within)
         return summed, bounds
 
     def _usable(self, block: Request, absent: Absent, answer: Ask) -> Flow[Replies]:
-        """The usable replies; unusable and missing ones are noted in `Absent`."""
+        """Return the usable replies; note the unusable and the missing ones in `absent`."""
         replies = yield from answer(block)
         values = bad_values(block, replies, self.limits, self.layout)
         absent.diverged |= {client for client, why in values.items() if why.endswith(DIVERGED)}
@@ -169,7 +172,7 @@ class Guarded(Layer):
         return usable
 
     def _note(self, reasons: Mapping[int, str]) -> None:
-        """Add to what is bounded, and how."""
+        """Add reasons to those of the bounded clients."""
         for client, why in reasons.items():
             before = self.bounded.get(client, "")
             if why not in before:
@@ -186,7 +189,7 @@ class Guarded(Layer):
         )
 
     def take(self) -> tuple[set[int], dict[int, str], dict[int, str]]:
-        """Who was missing, refused and bounded since the last call."""
+        """Return the missing, refused and bounded clients since the last call."""
         self._note(self.changed)
         taken = self.missing, self.refused, self.bounded
         self.missing, self.refused, self.bounded = set(), {}, {}
@@ -238,7 +241,7 @@ def absences(
     names: Sequence[str] = (),
     silent: Mapping[int, str] = MappingProxyType({}),
 ) -> str:
-    """Who did not answer, with reasons, and how many were refused, with the first reason."""
+    """Describe the clients that did not answer, and those refused, with the first reason."""
     told = [few([*dict.fromkeys(silent[client] for client in missing if client in silent)])]
     told += [f"clients {few([names[client] for client in sorted(missing)])}"] if names else []
     said = "; ".join(filter(None, told))

@@ -43,9 +43,9 @@ def first_kept_statistic(request: Request, layout: Layout | None, width: int) ->
 
 
 def floors(request: Request, layout: Layout, width: int, least: float) -> Tensor:
-    """(S,) float64, what is allowed of each buffer in a step, whatever others send.
+    """Return (S,) float64: the magnitude that each buffer's step may always have.
 
-    A variance is a square of numbers that `least` holds for.
+    `least` holds for means; a variance is a square of such numbers, so its floor is a square, too.
     """
     known = _buffers(request, layout, width)
     assert known is not None
@@ -87,6 +87,7 @@ def negative_variances(request: Request, replies: Replies, layout: Layout | None
         return {}
     places = known[1]
     move = update[..., places]
+    # A variance near 0 may end a little below it by rounding.
     rounding = 8 * torch.finfo(update.dtype).eps * was.abs()
     wrong = (was >= 0) & (was + move < -rounding)
     faults = {}
@@ -111,17 +112,17 @@ def overflows(request: Request, replies: Replies) -> dict[int, str]:
 
 
 def _sends_gradients(work: Work) -> bool:
-    """Whether the column `gradient` holds gradients as umbel's works send them."""
+    """Return True if the column `gradient` has gradients as umbel's works send them."""
     while isinstance(work, Quantised | ChooseByLoss | Routed):
         assert work.inner is not None
         work = work.inner
-    return type(work) in (Gradient, TrainAndGradient)  # one's own may send more as a `gradient`
+    return type(work) in (Gradient, TrainAndGradient)  # your own work may send other values
 
 
 def _buffers(request: Request, layout: Layout, width: int) -> tuple[int, Tensor] | None:
-    """Where buffers begin and where running variances are in a step of this width.
+    """Return the first buffer and the running variances (V,) of a step of this width.
 
-    None if it is of something else.
+    None if the step has another form than a model.
     """
     if isinstance(request.work, SharedTraining):
         shared = parted(layout, request.work.kept)[0]
@@ -143,7 +144,7 @@ def _layouts(work: Work, layout: Layout) -> Iterator[Layout]:
 
 
 def _before(request: Request, replies: Replies, places: Tensor) -> Tensor | None:
-    """These values of the models that updates (N, P), or (N, K, P), start from; None if unknown."""
+    """Return these values of the models that updates (N, P), or (N, K, P), start from, if known."""
     models, theta = request.shared.get("models"), request.each.get("theta")
     if theta is not None:
         place_of = {client: n for n, client in enumerate(request.clients.tolist())}

@@ -55,12 +55,12 @@ class Limits(Settings):
 
     @property
     def unbounded(self) -> Limits:
-        """The same limits without bounds on a client's influence on averages."""
+        """The limits without bounds on a client's influence on averages."""
         return replace(self, max_share=1.0, max_norm_ratio=None)
 
 
 def promises(request: Request) -> dict[str, Promise]:
-    """What each column of the replies must look like. Raises `UsageError` for an unknown `per`."""
+    """Return the promise for each column of the replies. Raises `UsageError` for a bad `per`."""
     found = promised(request.work, request.shapes)
     for name, promise in found.items():
         expected = f"one of the columns that are promised: {', '.join(found)}"
@@ -69,7 +69,7 @@ def promises(request: Request) -> dict[str, Promise]:
 
 
 def reply_of(work: Work, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """One client's reply. Raises `UsageError` for anything but a tensor for each column."""
+    """Do a client's work. Raises `UsageError` unless the reply is a tensor for each column."""
     reply: Any = work(net, shard, sent)
     kind = type(work).__name__
     if not isinstance(reply, dict):
@@ -86,6 +86,7 @@ def assemble(request: Request, answers: Iterable[tuple[int, Mapping[str, Tensor]
     An answer of a client that was not asked, or already answered, is ignored.
     """
     expected = promises(request)
+    # A second answer, or one of a client that was not asked, finds no client waiting.
     waiting = set(request.clients.tolist())
     clients: list[int] = []
     rows: list[Mapping[str, Tensor]] = []
@@ -123,7 +124,7 @@ def models_type(request: Request) -> torch.dtype:
 
 
 def wrong_form(answer: Mapping[str, Tensor], expected: Mapping[str, Promise]) -> str | None:
-    """What is wrong with the names, shapes and kinds of one client's values; None if nothing."""
+    """Return the fault in the names, shapes or kinds of one client's values; None if none."""
     if set(answer) != set(expected):
         return f"columns {sorted(map(str, answer))} instead of {sorted(expected)}"
     for name, promise in expected.items():
@@ -137,7 +138,7 @@ def wrong_form(answer: Mapping[str, Tensor], expected: Mapping[str, Promise]) ->
 
 
 def rounding(dtype: torch.dtype) -> float:
-    """How far a sum of numbers of this type may differ from its promised value."""
+    """Return the largest difference of a sum of numbers of this type from its promised value."""
     return max(1e-3, torch.finfo(dtype).eps) if dtype.is_floating_point else 0.0
 
 
@@ -151,7 +152,7 @@ TOO_LARGE = ": it stands for losses of all models that are larger, or no numbers
 def bad_values(
     request: Request, replies: Replies, limits: Limits, layout: Layout | None = None
 ) -> dict[int, str]:
-    """Clients that sent an unusable number, with the reason.
+    """Return the clients that sent an unusable number, with the reasons.
 
     Numbers whose scale is that of the data need only be finite: see `umbel.engines.replies.bounds`.
     """
@@ -198,10 +199,10 @@ def bad_values(
 def first_scaled(
     name: str, request: Request, layout: Layout | None, width: int, limits: Limits
 ) -> int:
-    """The index, in rows of this column, of the first number whose scale is that of the data.
+    """Return the index in a row of this column of the first number on the scale of the data.
 
-    These are running statistics, and gradients as long as the weights are no larger than allowed:
-    where these explode, so do gradients.
+    Such numbers are running statistics, and gradients as long as the weights are within their
+    limit: if weights explode, gradients do, too.
     """
     if name == MEMORY:
         return first_kept_statistic(request, layout, width)
@@ -219,11 +220,11 @@ def _largest_weight(request: Request, layout: Layout | None) -> float:
 
 
 def false_losses(request: Request, replies: Replies) -> dict[int, str]:
-    """Clients whose mean losses are negative beyond rounding, if no loss can be negative."""
+    """Return the clients with mean losses below 0 by more than rounding, with the reasons."""
     faults: dict[int, str] = {}
     for name, promise in promises(request).items():
         column = replies.columns[name]
-        # A work of one's own may give other bounds to a column of this name, and another meaning.
+        # Your own work may use this name with other bounds, and another meaning.
         if name not in OF_LOSSES or promise.high != MAX_LOSS or not column.numel():
             continue
         means = column.reshape(len(column), -1)
