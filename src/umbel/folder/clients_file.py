@@ -49,7 +49,7 @@ class Client:
 
 
 def write_rows(file: Path, federation: Federation, scores: ClientScores) -> None:
-    """A row for each client of the federation; their seal is in a file of its own."""
+    """Write a row for each client of the federation; their seal is in a file of its own."""
     text = io.StringIO()
     writer = csv.writer(text)
     tuned = () if scores.tuning is None else TUNED
@@ -105,7 +105,7 @@ def _rows(federation: Federation, scores: ClientScores) -> Iterator[list[object]
 
 
 def _tuned(tuning: Tuning | None, client: int) -> list[object]:
-    """What a client has in the further columns."""
+    """Return a client's cells in the further columns."""
     if tuning is None:
         return []
     untuned = (tuning.accuracy[client], tuning.loss[client])
@@ -142,7 +142,7 @@ def _client(number: int, row: Mapping[str, str]) -> Client:
 
 
 def _finite(value: float | None) -> float | None:
-    """Evaluations that are not finite are never accepted, and so never written."""
+    """Refuse a value that is not finite: runs do not accept, and so never write, such results."""
     if value is not None and not np.isfinite(value):
         raise ValueError("not finite")
     return value
@@ -158,14 +158,14 @@ FACT_COLUMNS = ("client", "test_examples")
 
 @dataclass(frozen=True)
 class ClientFacts:
-    """What is known of a client."""
+    """Facts about a client: not results of the run."""
 
     test_examples: int
     attributes: Mapping[str, str] = field(default_factory=dict)
 
 
 def write_facts(file: Path, federation: Federation, scores: ClientScores) -> None:
-    """A row for each client of the federation; their seal is in a file of its own."""
+    """Write a row for each client of the federation; their seal is in a file of its own."""
     attributes = federation.attributes
     text = io.StringIO()
     writer = csv.writer(text)
@@ -177,9 +177,9 @@ def write_facts(file: Path, federation: Federation, scores: ClientScores) -> Non
 
 
 def with_facts(file: Path, clients: Sequence[Client]) -> list[Client]:
-    """The same clients with the facts in the file; unchanged if there is no file.
+    """Add the facts in a file to the clients, if there is such a file.
 
-    Raises `UsageError` if it is not what `write_facts` writes of these clients.
+    Raises `UsageError` unless the file has a row of facts for each of them.
     """
     if not file.is_file():
         return list(clients)
@@ -206,13 +206,15 @@ def _read(raw: bytes) -> dict[str, ClientFacts]:
 
 
 def write_sealed(file: Path, raw: bytes) -> None:
-    """Replace a file, and the one beside it that holds a digest of all of it, and its run."""
+    """Replace a file, and its seal in a file beside it: a digest, and the identity of the run."""
+    # The seal first: killed between the two, the run is unfinished or repeats this, and no file
+    # stands without its seal.
     write_text(_seal_of(file), f"{digest([raw])} {identity(file.parent)}".rstrip() + "\n")
     write_bytes(file, raw)
 
 
 def read_sealed(file: Path) -> bytes:
-    """All of a file. Raises `UsageError` where its seal, if there is one, does not match.
+    """Read a file. Raises `UsageError` if it has a seal that does not match.
 
     Also if the seal says that the file is of another run than the folder's.
     """

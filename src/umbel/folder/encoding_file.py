@@ -30,7 +30,7 @@ def write(
 
 
 def read(folder: Path) -> Encoding | ChannelScale | None:
-    """What a run's folder holds, if it does. Raises `UsageError` for a file that is damaged."""
+    """Read the encoding of a run, if it has one. Raises `UsageError` for a damaged file."""
     how = f"remove it and clusters.csv, and {way_on(folder)} writes them again"
     encoding, run = read_beside(folder / FILE, how)
     check_identity(folder / FILE, run, folder)
@@ -38,7 +38,7 @@ def read(folder: Path) -> Encoding | ChannelScale | None:
 
 
 def read_beside(file: Path, how: str) -> tuple[Encoding | ChannelScale | None, str | None]:
-    """What a file holds, if there is one, and the identity of its run; `how` to mend damage."""
+    """Read an encoding, if the file exists, and its run's identity; `how` says how to mend it."""
     said = dict[str, str]()
 
     def made(table: dict[str, Any]) -> Encoding | ChannelScale:

@@ -100,7 +100,7 @@ class EvidenceFolder:
                 remove_partial(file)
 
     def read(self) -> list[Snapshot]:
-        """All that is kept, in order. Raises `UsageError` for a damaged file."""
+        """Read all files in order of rounds. Raises `UsageError` for a damaged file."""
         found = []
         for number, file in self._files():
             tensors = _opened(file)[0]
@@ -118,7 +118,7 @@ class EvidenceFolder:
         write(self._file(number), values, {"apart": apart})
 
     def _thin(self, done: int) -> None:
-        """Remove what need not be kept after this number of rounds."""
+        """Remove the files that need not be kept after this number of rounds."""
         regular = {n for n, _ in self._files() if n == 0 or (n + 1) % spacing(done) == 0}
         apart = [n for n, file in self._files() if n not in regular and _opened(file)[1]]
         kept = regular | set(apart[-TURNS:])
@@ -136,7 +136,7 @@ class EvidenceFolder:
 
 
 def evidence_of(algorithm: Algorithm[Any], state: State) -> Mapping[str, Tensor]:
-    """The evidence of a method. Raises `UsageError` if it has not the form that it must have."""
+    """Return the evidence of a method. Raises `UsageError` unless it has the right form."""
     tensors = algorithm.evidence(state, sample)
     known = isinstance(tensors, Mapping) and all(isinstance(t, Tensor) for t in tensors.values())
     if not known:
@@ -162,7 +162,7 @@ def _opened(file: Path) -> tuple[dict[str, Tensor], bool]:
 
 
 def fits(tensors: Mapping[str, Tensor]) -> bool:
-    """Whether tensors that have the names of `Algorithm.evidence` have their shapes, too."""
+    """Return True if tensors with the names of `Algorithm.evidence` have the right shapes."""
     known = SHAPES.keys() & tensors.keys()
     clients = tensors.get("clients", torch.empty(0))
     if not known:

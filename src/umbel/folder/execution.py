@@ -49,7 +49,7 @@ MOST_RUNS_TOGETHER = 100
 
 @dataclass(frozen=True)
 class Plan:
-    """What a session has to do: read and checked once, and handed on."""
+    """The plan of a session, which is read and checked once."""
 
     experiment: ExperimentSettings  # as the folder has it
     origin: Origin  # what its checkpoints must have been made of
@@ -91,12 +91,12 @@ def execute(
 
 
 def advance(folder: RunFolder, run: Rounds) -> Iterator[Record]:
-    """As `execute`, for a run that the caller has opened: its clients may be on other machines."""
+    """Do as `execute` for a run that the caller has opened, such as one over Flower."""
     yield from (record for _, record in advance_states(folder, run))
 
 
 def advance_states(folder: RunFolder, run: Rounds) -> Iterator[Done]:
-    """As `advance`, with the state after each round."""
+    """Do as `advance`, and yield the state after each round, too."""
     with unfinished(folder) as goes_on:
         if goes_on:
             plan = Plan.of(folder, run, folder.checked())
@@ -105,9 +105,9 @@ def advance_states(folder: RunFolder, run: Rounds) -> Iterator[Done]:
 
 @contextmanager
 def unfinished(folder: RunFolder) -> Iterator[bool]:
-    """Inside, the folder is locked if rounds are left to do, which is what is returned.
+    """Lock a folder in the `with` block if rounds are left; yield True then.
 
-    A finished run may be where nothing can be written.
+    A finished run is not locked: it may be in a place where nothing can be written.
     """
     with nullcontext() if folder.finished else folder.locked():
         if finished := folder.finished:
@@ -121,7 +121,7 @@ def opened(
     workers: int | Literal["auto"] | None = None,
     verb: str = "resume",
 ) -> tuple[Rounds, Plan]:
-    """The run of a folder, and what is left to do. `verb` is what messages advise to do.
+    """Open the run of a folder, and return its plan, too. `verb` is a command for messages.
 
     The clients work in so many `workers`, by default those of the experiment asked for. Raises
     `UsageError` if the run's data were made in Python, or the folder has another experiment.
@@ -209,6 +209,7 @@ def _rounds(
     most, budget = plan.experiment.rounds, plan.budget
     with under("algorithm", run.algorithm):
         start = run.start(most)
+    # Step 1: go on from the last checkpoint, or start over without one.
     restored, first = restore(folder, start, plan.origin)
     state = start if restored is None else restored
     stop = folder.stop or _stopped_already(folder, plan)
@@ -222,17 +223,23 @@ def _rounds(
     for number in range(first, last):
         before, done = state, number + 1
         state, whole, scores = yield from loop.round(number, before)
+        # Step 2: is this the last round, by the plan, a goal or the time? Then it needs all
+        # evaluations.
         record = whole.sharing_time(sharing)
         why = budget.reached(record) or budget.spent(perf_counter() - clock)
         stop = Stop(done, why) if why and done < last else stop
         ends = done == last or (stop is not None and done == stop.rounds)
         if ends and scores is None:
             record, scores = yield from loop.closing(record, state)
+        # Step 3: on disk. The record before the checkpoint: killed between the two, the run repeats
+        # the round and cuts its record off. The other order could lose a record.
         folder.lines.append(record)
         folder.evidence.note(run.algorithm, before, state, record.round, ends)
         if done % plan.experiment.checkpoint_every == 0 or ends:
             parts = folder.save(state, done, plan.origin, parts)
             log.info("%s: checkpoint after %s", folder.path, counted(done, "round"))
+        # After the checkpoint, which a stop must have; `_stopped_already` repeats it if this is
+        # killed.
         if ends and stop is not None:
             folder.stop_at(stop)
         yield state, record
@@ -282,7 +289,7 @@ def _all_were_silent(run: Rounds, record: Record) -> bool:
 
 
 def _same_lack(record: Record, other: Record) -> bool:
-    """Whether the same clients are silent and the same are refused."""
+    """Return True if the same clients are silent, and the same are refused, in both records."""
     return record.missing == other.missing and record.refused.keys() == other.refused.keys()
 
 
@@ -303,7 +310,7 @@ def _check_answered(folder: RunFolder, run: Rounds, record: Record, scores: Clie
 
 
 def restore(folder: RunFolder, template: State, made: Origin) -> tuple[State | None, int]:
-    """As `restorable`, and remove later records. Raises `UsageError` as `restorable` does."""
+    """Restore the last checkpoint, and remove later records and files. Raises as `restorable`."""
     state, next_round = restorable(folder, template, made)
     remove_half_written(folder.path)
     if state is not None:
@@ -316,7 +323,7 @@ def restore(folder: RunFolder, template: State, made: Origin) -> tuple[State | N
 
 
 def restorable(folder: RunFolder, template: State, made: Origin) -> tuple[State | None, int]:
-    """The state in the last checkpoint and the number of the next round; nothing is written.
+    """Read the state in the last checkpoint and the number of the next round; write nothing.
 
     Without a checkpoint it is (None, 0), and the run starts over. Raises `UsageError` if the
     checkpoint is damaged or of another experiment or federation, and if records before it are lost.

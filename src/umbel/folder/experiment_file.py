@@ -39,12 +39,14 @@ class ExperimentFile:
 
     @property
     def is_ours(self) -> bool:
-        """Whether there is no file, or one that umbel wrote, which begins with a seal."""
+        """True if there is no file, or one that umbel wrote, which begins with a seal."""
         return not self.file.is_file() or intact(read_bytes(self.file)) is not None
 
     def read(self, looking: bool) -> ExperimentSettings:
         """The experiment. Raises `UsageError` where it is not as it was written."""
         whole = intact(read_bytes(self.file)) if self.file.is_file() else None
+        # A changed setting is named, even if the seal was removed, too: the checkpoint has the old
+        # ones.
         if not whole and (changes := self._changes()):
             raise UsageError(f"{self.file}: changed after it was written: {changes}; undo that")
         if whole is False:

@@ -1,4 +1,4 @@
-"""What to do with a folder: how its run goes on, is put right, or what else it holds."""
+"""Commands and calls for the user that resume, finish, show or mend a folder, for messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from umbel.files.reading import EXPERIMENT, read_bytes
 from umbel.files.seals import BROKEN, json_value
 
 NODES = "nodes.json"
-"""Which node has which clients."""
+"""File with the clients of each node."""
 
 ROLL = "clients.json"
 """File with the names of the clients, by number, and the server's knowledge of their examples."""
@@ -26,7 +26,7 @@ NOT_HERE = "is a run over Flower, whose server does not know"
 
 
 def over_flower(folder: Path) -> bool:
-    """Whether the server of a Flower app has written this folder."""
+    """Return True if the server of a Flower app has written this folder."""
     return (folder / NODES).is_file()
 
 
@@ -44,11 +44,11 @@ def inputs_on_the_roll(folder: Path) -> str:
 
 
 Way = Literal["files", "python", "flower"]
-"""Where the data of a run are: in files, in Python alone, or at the nodes of Flower."""
+"""Place of a run's data: in files, in Python alone, or at the nodes of Flower."""
 
 
 def in_python(run: Path) -> bool:
-    """Whether only Python has the data of a run; false if its experiment can't be read."""
+    """Return True if only Python has the data of a run; False if its file can't be read."""
     try:
         table = tomllib.loads(read_bytes(run / EXPERIMENT).decode())
         return bool(table["scenario"]["name"] == IN_PYTHON)
@@ -57,14 +57,14 @@ def in_python(run: Path) -> bool:
 
 
 def way_of(run: Path) -> Way:
-    """Where the data of a run are."""
+    """Return the place of a run's data."""
     if over_flower(run):
         return "flower"
     return "python" if in_python(run) else "files"
 
 
 def way_on(run: Path, verb: str = "resume") -> str:
-    """What resumes a run, or finishes it, where its data are known: a phrase for messages."""
+    """Return the command or call that resumes or finishes this run, for messages."""
     said: dict[Way, str] = {
         "files": f"`{command(verb, run)}`",
         "python": f'umbel.{verb}("{run}", run)',
@@ -74,7 +74,7 @@ def way_on(run: Path, verb: str = "resume") -> str:
 
 
 def held(run: Path, finished: bool) -> str:
-    """What is in a folder that another run asked for, and how to use it."""
+    """Describe the run in a folder that another run wants to use, and how to go on with it."""
     if finished:
         see = f"""`{command("show", run)}` or umbel.load("{run}")"""
         return f"holds a finished run; see its results by {see}"
@@ -86,7 +86,7 @@ ADVICE_FILE = "advice.json"
 
 
 def holds_advice(folder: Path) -> bool:
-    """Whether `umbel advise` wrote this folder."""
+    """Return True if `umbel advise` wrote this folder."""
     return (folder / ADVICE_FILE).is_file()
 
 
@@ -103,7 +103,7 @@ def check_no_advice(folder: Path) -> None:
 
 @contextmanager
 def putting_right(run: Path) -> Iterator[None]:
-    """Inside, add the advice to errors about files that resuming the run would write again."""
+    """Add advice to errors in the `with` block about files that resuming the run writes again."""
     try:
         yield
     except UsageError as error:

@@ -27,7 +27,7 @@ from umbel.run.digests import digest, fingerprint, near
 CHECKPOINT = "checkpoint.safetensors"
 
 RUN = "run"
-"""The key under which a file says the digest of its run's identity."""
+"""Key of the digest of the run's identity in a file's header."""
 
 SAMPLED = 64
 """Approximate number of examples of each split that are compared by value, up to rounding."""
@@ -37,7 +37,7 @@ Origin = Mapping[str, Any]
 
 
 def origin(experiment: ExperimentSettings, federation: Federation, net: Net) -> Origin:
-    """What a run is made of."""
+    """Return the origin of a run: its settings, and digests of its clients and frozen values."""
     table = plain(without_paths(experiment))
     settled = {name: value for name, value in table.items() if name not in DURING_A_RUN}
     settled["engine"] = {"precision": table["engine"]["precision"]}
@@ -66,6 +66,7 @@ def _changes(was: Origin, now: Origin) -> list[str]:
         for name, value in here.items()
         if name != "values" and there.get(name) != value
     ]
+    # Values of other examples differ anyway: only if nothing else has changed do they say more.
     if not changes and not near(there["values"], here["values"]):
         changes.append("examples: other values")
     was_frozen, is_frozen = (made.get("frozen", {}) for made in (was, now))
@@ -75,7 +76,7 @@ def _changes(was: Origin, now: Origin) -> list[str]:
 
 
 def _change(name: str, was: object, now: object) -> str:
-    """What became of a fact; digests, which are texts, say nothing to a reader."""
+    """Describe the change of a fact; a digest, which is a text, has only changed."""
     if was is None or now is None:
         return f"{name}: {'added' if was is None else 'removed'}"
     digest = isinstance(was, str) or isinstance(now, str)
@@ -83,7 +84,7 @@ def _change(name: str, was: object, now: object) -> str:
 
 
 def experiment_changes(was: Origin, now: Mapping[str, Any]) -> list[str]:
-    """What tells the settings of this table from those that the run was made with."""
+    """Return phrases about settings of this table that differ from those of the run's origin."""
     # Read again, so that settings which a later version has added have their defaults.
     old, new = (
         without_paths(structured(table, ExperimentSettings, looking=True))
@@ -115,7 +116,7 @@ def _bytes_of_labels(federation: Federation) -> Iterator[bytes]:
 
 
 def _traits(federation: Federation) -> dict[str, Any]:
-    """What tells these clients and examples from others."""
+    """Return sizes and digests by which these clients and examples are recognised."""
     train, test, groups = federation.train, federation.test, federation.groups
     validation = federation.validation
     some = [
@@ -139,9 +140,9 @@ def _traits(federation: Federation) -> dict[str, Any]:
 
 
 def identity(folder: Path, rounds: bool = True) -> str:
-    """A digest of what the run in a folder is made of, and of the number of rounds that are done.
+    """Return a digest of the origin of the run in a folder, and of the number of rounds done.
 
-    It is "" where the folder has no checkpoint, which says both. Without `rounds` it names the
+    It is "" if the folder has no checkpoint, which holds both. Without `rounds` it names the
     experiment and the clients, for files that do not change in later rounds.
     """
     header = header_of(folder / CHECKPOINT)

@@ -35,7 +35,7 @@ are mixtures of experts.
 CLIENTS = "clients.safetensors"
 
 CLUSTERS = "clusters"
-"""The key under which a file says whose model it holds."""
+"""Key of the clusters whose model a file holds, in its header."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +74,7 @@ class ModelsFolder:
         labels = scores.labels[firsts].tolist()
         run_of = identity(self.path.parent)
         fits = made_for(run, labels[0], used)  # once, as it goes through all inputs
+        # One file for each model: many clusters may share one, as before FLACC separates them.
         for row, (cluster, *others) in _sharing(scores.models.index[firsts].tolist()).items():
             tensors = run.net.layout.tensors(run.net.settled(scores.models.table[row]))
             header = asdict(replace(fits, label=labels[cluster]))
@@ -92,11 +93,11 @@ class ModelsFolder:
         settle(self.path)
 
     def file(self, cluster: int) -> Path:
-        """Where the model of a cluster is."""
+        """Return the path of a cluster's model."""
         return self.path / f"cluster-{cluster}.safetensors"
 
     def made_for(self, cluster: int) -> MadeFor:
-        """What the model of a cluster fits, without reading the model itself."""
+        """Read the form of examples that a cluster's model fits, without the model itself."""
         with self._opened(cluster) as (_, header):
             own = header.pop("labels", {}).get(str(cluster))  # of clusters that share the file
             header = header if own is None else {**header, "label": own}
@@ -113,7 +114,7 @@ class ModelsFolder:
             return tensors_in(opened)
 
     def theta(self, cluster: int, net: Net) -> Tensor:
-        """The same as one vector (P,), in the order of the network's layout."""
+        """Read a cluster's model as one vector (P,), in the order of the network's layout."""
         tensors = self.model(cluster)
         self.check_frozen(net)
         entries = net.layout.weights + net.layout.rest
@@ -146,7 +147,7 @@ class ModelsFolder:
             return model
 
     def module(self, net: Net, client: int, used: OwnModels) -> nn.Module:
-        """What the client of this number uses in place of its cluster's model, if it does so."""
+        """Build the model that a client uses in place of its cluster's: `used` is its kind."""
         if used == "mixture":
             models, weights = self.mixture(client)
             self._check_size(models.shape[1:], net)
@@ -188,7 +189,7 @@ class ModelsFolder:
 
 
 def _sharing(rows: Sequence[int]) -> dict[int, list[int]]:
-    """The clusters of each row of a table of models, given the row of each cluster."""
+    """Return the clusters that share each row of a table of models; `rows` (K,) are their rows."""
     clusters: dict[int, list[int]] = {}
     for cluster, row in enumerate(rows):
         clusters.setdefault(row, []).append(cluster)
@@ -196,7 +197,7 @@ def _sharing(rows: Sequence[int]) -> dict[int, list[int]]:
 
 
 def made_for(run: Rounds, label: int, used: OwnModels) -> MadeFor:
-    """What the models of this run fit."""
+    """Return the form of examples that the models of this run fit."""
     x = run.divided.train.x
     whole = not x.is_floating_point()
     return MadeFor(
@@ -210,11 +211,12 @@ def made_for(run: Rounds, label: int, used: OwnModels) -> MadeFor:
 
 
 def _own_models(scores: ClientScores) -> tuple[dict[str, Tensor], OwnModels]:
-    """What clients use instead of their cluster's model: None, or a table and each client's row."""
+    """Return the tensors of clients' own models, if they have such, and the kind in use."""
     served = scores.served
     if served.weights is not None:
         models, weights = served.models.table.contiguous(), served.weights.contiguous()
         return {"models": models, "weights": weights}, "mixture"
+    # (M,) the row that each client would be served if its cluster's members all had one model.
     first = np.unique(scores.clusters, return_index=True)[1]
     common = scores.models.index[torch.from_numpy(first[scores.clusters])]
     if served.adapted_from is None and torch.equal(served.models.index, common):

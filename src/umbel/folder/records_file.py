@@ -28,7 +28,7 @@ class RecordLines:
 
     @property
     def begun(self) -> bool:
-        """Whether there is a whole line."""
+        """True if there is a whole line."""
         return self.file.is_file() and b"\n" in read_bytes(self.file)
 
     def read(self) -> list[Record]:
@@ -37,6 +37,8 @@ class RecordLines:
         *lines, last = raw.split(b"\n")
         records: list[Record] = []
         before = ""
+        # The last piece is empty after a line break, or a line that a killed process left
+        # incomplete.
         for line in lines + [last] * bool(last):
             record = _read(line, before, len(records))
             if record is None and line is not last:
@@ -71,12 +73,12 @@ def _line(record: Record, before: str) -> str:
 
 
 def _seal(line: bytes) -> str:
-    """The seal that a line ends in."""
+    """Return the seal at the end of a line."""
     return line[1 - END : -2].decode(errors="replace")
 
 
 def _read(line: bytes, before: str, number: int) -> Record | None:
-    """The record of a line, None where it is not the one of this round, after that seal."""
+    """Read the record of a line; None unless it is of this round, and its seal follows `before`."""
     if not intact(line, before):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Runs made in Python in their folders: to begin, to go on, and to change when they end."""
+"""Runs made in Python in their folders: begin them, resume them, and change their end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 def rounds_in(
     run: Rounds, path: Path | str, rounds: int, budget: Budget, checkpoint_every: int | None
 ) -> Iterator[tuple[State, Record]]:
-    """The rounds that are left in a folder; what is refused is refused by this call."""
+    """Return the remaining rounds. Errors are raised at once, not by the first `next`."""
     where = Path(path)
     name = where.resolve().name.removesuffix(f"-seed{run.seed}")
     experiment = described(run, name, rounds, 1 if checkpoint_every is None else checkpoint_every)
@@ -63,14 +63,14 @@ def rounds_in(
 
 
 def _set_checkpoints(folder: RunFolder, every: int) -> None:
-    """Write as many checkpoints in the rounds that are left as this call asks for."""
+    """Set the number of rounds between checkpoints for the remaining rounds."""
     if folder.experiment.checkpoint_every != every and not folder.finished:
         with folder.locked():
             folder.settings.write(replace(folder.experiment, checkpoint_every=every))
 
 
 def _check_same_budget(folder: RunFolder, budget: Budget) -> None:
-    """Raise `UsageError` where a run that was begun is to stop elsewhere than it was told then."""
+    """Raise `UsageError` if a run that was begun is given another goal or time limit."""
     stopped, kept = folder.stop, folder.budget
     if stopped is None and folder.finished:
         return  # no round is left that could be too many
@@ -95,10 +95,10 @@ def reopened(
     workers: int | Literal["auto"] | None = None,
     verb: str = "resume",
 ) -> Rounds:
-    """The run of a folder: this one, if it is the same, or the one that its experiment opens.
+    """Return this run if it is the folder's, or else open the folder's experiment.
 
     `workers` replaces the experiment's `engine.workers`. Raises `UsageError` if the run's data were
-    made in Python, and says how to do there what `verb` says.
+    made in Python, with the call that does `verb` there.
     """
     if run is not None:
         check_same_run(folder.path, folder.experiment, run)
@@ -113,10 +113,10 @@ def replan(
     until: Until = (),
     max_time: float | str | None = None,
 ) -> None:
-    """Change when a run is to end, if anything is said about it; open it again if it is finished.
+    """Change the planned end of a run, if one is given; open it again if it is finished.
 
-    Goals or a time that are not given stay as they were, unless they have ended the run; without a
-    round left, new ones change nothing. Raises `UsageError` for `rounds` that are all done.
+    Keep the old goals and time limit unless they ended the run. If no round is left, change
+    nothing. Raises `UsageError` for `rounds` that are all done.
     """
     given = Budget.of(until, max_time)
     if rounds is None and given == Budget():
@@ -140,7 +140,7 @@ def replan(
 
 
 def _over_kept(folder: RunFolder, given: Budget, records: Sequence[Record]) -> Budget:
-    """The new budget over the one there; `records` are those of rounds not to be done again."""
+    """Combine the new budget with the old one; `records` are those of rounds that are kept."""
     kept = folder.budget
     last = records[-1:]
     ahead = tuple(goal for goal in kept.until if not any(map(Budget((goal,)).reached, last)))
@@ -153,9 +153,9 @@ def _over_kept(folder: RunFolder, given: Budget, records: Sequence[Record]) -> B
 
 
 def num_done(folder: RunFolder, run: Rounds, rounds: int) -> int:
-    """The number of rounds that the checkpoint comes after.
+    """Return the number of rounds in the checkpoint.
 
-    Raises `UsageError` for what the run could not go on from or with, before anything is written.
+    Raises `UsageError`, before anything is written, if the run can't be resumed.
     """
     folder.sessions.read()
     if folder.finished:  # without a checkpoint it would start over

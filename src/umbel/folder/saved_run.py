@@ -76,7 +76,7 @@ class SavedRun:
 
     @cached_property
     def finished(self) -> bool:
-        """Whether the run is finished; always true for a result of `load`."""
+        """True if the run is finished; always true for a result of `load`."""
         return self.folder.finished
 
     @cached_property
@@ -112,17 +112,17 @@ class SavedRun:
 
     @cached_property
     def has_groups(self) -> bool:
-        """Whether planted groups are known, against which clusters are scored."""
+        """True if planted groups are known, against which clusters are scored."""
         return any(record.ari is not None for record in self.records)
 
     @cached_property
     def by_loss(self) -> bool:
-        """Whether records have no accuracy, as in regression."""
+        """True if records have no accuracy, as in regression."""
         return all(record.judged("accuracy") is None for record in self.records)
 
     @cached_property
     def validated(self) -> bool:
-        """Whether rounds are judged on validation examples."""
+        """True if rounds are judged on validation examples."""
         return any(record.validation_loss is not None for record in self.records)
 
     @property
@@ -147,7 +147,7 @@ class SavedRun:
 
     @property
     def seconds(self) -> float:
-        """How long the rounds took, without evaluation."""
+        """Duration of all rounds, without evaluation."""
         return sum(record.seconds for record in self.records)
 
     @cached_property
@@ -157,7 +157,7 @@ class SavedRun:
 
     @property
     def num_clusters(self) -> int:
-        """How many clusters there are."""
+        """Number of clusters."""
         return max(self.clusters.values()) + 1
 
     @cached_property

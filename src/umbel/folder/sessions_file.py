@@ -1,4 +1,4 @@
-"""The sessions of a run: what ran, on what, and for how long."""
+"""The sessions of a run: versions, machine and duration of each."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ class SessionsFile:
     path: Path
 
     def read(self) -> list[dict[str, Any]]:
-        """All of them; none while the first goes on. Raises `UsageError` for a damaged file."""
+        """Read all sessions that have ended. Raises `UsageError` for a damaged file."""
         how = "it is not needed: remove it"
         return json_value(self.path, _sessions, how) or []
 
     def note(self, began: datetime, seconds: float, precision: Precision) -> None:
-        """Add one that ran here."""
+        """Add a session that ran in this process."""
         session = {"began": began.isoformat(timespec="seconds"), "seconds": round(seconds, 3)}
         session |= environment(precision)
         write_text(self.path, json_text([*self.read(), session]))
 
 
 def _sessions(value: Any) -> list[dict[str, Any]]:
-    """Raise `ValueError` for anything else."""
+    """Check a list of sessions. Raises `ValueError` for anything else."""
     if not all(datetime.fromisoformat(session["began"]) for session in value):
         raise ValueError("a session without its time")
     if not all(isinstance(session.get("versions", {}), dict) for session in value):
@@ -63,5 +63,5 @@ def environment(precision: Precision = "full") -> dict[str, Any]:
 
 
 def now() -> datetime:
-    """The time, for the environment file."""
+    """Return the time in UTC."""
     return datetime.now(UTC)
