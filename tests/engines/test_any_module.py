@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import umbel
-from tests.engines.fitted import LABELS, clients, numbers
 from tests.engines.modules import Recurrent, Transformer
+from tests.preflight.fitted import LABELS, clients, numbers
 from umbel.engines import Vectorised, make_engine
 from umbel.networks import MLP
 

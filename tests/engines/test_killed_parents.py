@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.folder.test_execution import EXPERIMENT, assert_same_end, begin, go_on
 from tests.processes import (
     children,
     ended,
@@ -19,7 +20,6 @@ from tests.processes import (
     wait_for_lines,
     wait_until_gone,
 )
-from tests.runs.test_execution import EXPERIMENT, assert_same_end, begin, go_on
 from umbel.engines import EngineSettings
 from umbel.engines.processes import workers
 from umbel.engines.processes.workers import can_fork

@@ -90,7 +90,9 @@ def test_the_control_of_a_method_whose_clients_send_gradients_takes_one_step_a_r
 
 @pytest.mark.parametrize("kind", ["Halves", "Around"])
 def test_the_only_training_of_a_method_of_ones_own_is_found(tmp_path: Path, kind: str) -> None:
-    run = made("fedavg-digits", tmp_path, f"algorithm={{name = 'tests.runs.test_control:{kind}'}}")
+    run = made(
+        "fedavg-digits", tmp_path, f"algorithm={{name = 'tests.result.test_control:{kind}'}}"
+    )
     ((found,),) = controls([run])
     assert isinstance(found.algorithm, RandomClusters)
     assert found.algorithm.local.lr == 0.05
@@ -99,7 +101,7 @@ def test_the_only_training_of_a_method_of_ones_own_is_found(tmp_path: Path, kind
 def test_a_method_without_a_control_is_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    own = "algorithm={name = 'tests.runs.test_control:Twice'}"
+    own = "algorithm={name = 'tests.result.test_control:Twice'}"
     assert controls([made("fedavg-digits", tmp_path, own)]) == []
     (said,) = caplog.messages
     assert said.startswith("fedavg-digits has no control: it has no field that is a LocalTraining")

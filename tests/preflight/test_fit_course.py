@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import umbel
-from tests.engines.fitted import LABELS, clients, numbers
 from tests.engines.modules import chain
+from tests.preflight.fitted import LABELS, clients, numbers
 from umbel.client.objectives import REGRESSION
 from umbel.data.federation import Federation
 

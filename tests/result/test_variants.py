@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import umbel
-from tests.runs.saved import LOCAL, make_run
+from tests.folder.saved import LOCAL, make_run
 from umbel import IFCA, FedAvg, FixedClusters, RandomClusters, Result
 from umbel.result.outcomes import by_method
 from umbel.testing import blobs

@@ -14,8 +14,8 @@ from torch import Tensor
 
 import umbel
 from tests.federations import blobs
+from tests.folder.saved import make_run
 from tests.networks.tiny import IDS, encoder, lora, made, peft
-from tests.runs.saved import make_run
 from umbel.networks import TextClassifier, adapted
 
 LOCAL = umbel.LocalTraining(lr=0.3, epochs=1, batch_size=5)

@@ -14,7 +14,7 @@ import torch
 from safetensors import safe_open
 
 import umbel
-from tests.runs.saved import LOCAL, make_run
+from tests.folder.saved import LOCAL, make_run
 from umbel import UsageError
 from umbel.folder.identity import identity
 from umbel.newcomers import descriptions

@@ -10,7 +10,7 @@ import pytest
 from torch import nn
 
 import umbel
-from tests.engines.fitted import numbers
+from tests.preflight.fitted import numbers
 from umbel.data.federation import Federation
 
 METRICS = """

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import umbel
-from tests.engines.fitted import numbers
 from tests.engines.modules import normed
+from tests.preflight.fitted import numbers
 from umbel.client.batches import SLICE
 from umbel.data.federation import Federation
 from umbel.engines import make_engine

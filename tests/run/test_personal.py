@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import umbel
-from tests.runs.tuned import EXPERIMENT, LOCAL, PERSONAL, ended, evaluated, of_each, opened
+from tests.run.tuned import EXPERIMENT, LOCAL, PERSONAL, ended, evaluated, of_each, opened
 from umbel.algorithms import (
     FLACC,
     IFCA,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.runs.tuned import EXPERIMENT, LOCAL, PERSONAL, opened
+from tests.run.tuned import EXPERIMENT, LOCAL, PERSONAL, opened
 from umbel.algorithms import (
     FedAvg,
     FedEM,

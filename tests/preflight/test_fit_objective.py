@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
 import umbel
-from tests.engines.fitted import LABELS, UNKNOWN, Doing, clients, numbers
 from tests.engines.modules import OwnStatistics, chain
+from tests.preflight.fitted import LABELS, UNKNOWN, Doing, clients, numbers
 from umbel.client.objectives import CLASSIFICATION, REGRESSION, Objective
 from umbel.engines import make_engine
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import umbel as package
-from tests.runs.saved import LOCAL, make_run
-from tests.runs.test_execution import assert_same_end, untimed
+from tests.folder.saved import LOCAL, make_run
+from tests.folder.test_execution import assert_same_end, untimed
 from tests.shell import Shell
 from umbel import (
     CFLGP,

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import umbel
-from tests.engines.fitted import LABELS, clients, numbers
 from tests.engines.modules import OwnStatistics, chain, normed
+from tests.preflight.fitted import LABELS, clients, numbers
 from umbel.client.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
 from umbel.data.federation import Federation
 from umbel.engines import make_engine

@@ -13,7 +13,7 @@ from torch import nn
 
 import umbel
 from tests.federations import blobs, mlp
-from tests.runs.saved import LOCAL, make_run
+from tests.folder.saved import LOCAL, make_run
 from umbel import FLACC, FedAvg, FedEM, PFedMe, UsageError
 
 

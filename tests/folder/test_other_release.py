@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.test_finishing import stopped
+from tests.folder.test_finishing import stopped
 from umbel.data.sources import Sources
 from umbel.folder.execution import execute
 

@@ -15,8 +15,8 @@ from torch import nn
 import umbel
 from tests.engines.modules import OwnStatistics
 from tests.federations import blobs
-from tests.runs.saved import LOCAL, binary, build, make_run
-from tests.runs.test_execution import assert_same_end
+from tests.folder.saved import LOCAL, binary, build, make_run
+from tests.folder.test_execution import assert_same_end
 from tests.shell import Shell
 from umbel import FedAvg, Run, UsageError
 from umbel.engines import Sequential
@@ -196,7 +196,7 @@ def test_an_objective_of_ones_own_is_said_at_once_and_its_net_given_again(
 ) -> None:
     run = make_run(net=umbel.Net(build, umbel.Objective(losses, hits)))
     run.save(tmp_path / "mine", 1)
-    assert "its objective, tests.runs.test_saving:losses" in caplog.text
+    assert "its objective, tests.folder.test_saving:losses" in caplog.text
     assert "is your own: pass the net to load and export" in caplog.text
     with pytest.raises(UsageError, match=r"is one of your own: give the net again, by umbel\.load"):
         umbel.load(tmp_path / "mine").model(0)

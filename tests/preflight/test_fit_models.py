@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 import umbel
-from tests.engines.fitted import LABELS, clients, numbers
+from tests.preflight.fitted import LABELS, clients, numbers
 from umbel.engines import make_engine
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import umbel
 from tests.federations import blobs
-from tests.runs.saved import LOCAL, Masked, build, make_run
+from tests.folder.saved import LOCAL, Masked, build, make_run
 from umbel import FLACC, FedAvg, Run, UsageError
 from umbel.engines import EngineSettings
 

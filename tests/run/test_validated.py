@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import umbel
-from tests.runs.test_execution import assert_goes_on_to, finish
+from tests.folder.test_execution import assert_goes_on_to, finish
 from umbel.algorithms import FLACC, IFCA, FedAvg, Restarts
 from umbel.algorithms.base import Algorithm
 from umbel.client.work import LocalTraining

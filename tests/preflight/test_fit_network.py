@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import orthogonal
 
 import umbel
-from tests.engines.fitted import LABELS, UNKNOWN, Doing, clients, numbers
 from tests.engines.modules import spread
+from tests.preflight.fitted import LABELS, UNKNOWN, Doing, clients, numbers
 from umbel.engines import make_engine
 from umbel.preflight.network import check_fit
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import umbel
 from tests.federations import blobs
-from tests.runs.saved import LOCAL, Masked, build, make_run
+from tests.folder.saved import LOCAL, Masked, build, make_run
 from tests.shell import Shell
 from umbel import FedEM, PFedMe, UsageError
 
@@ -132,7 +132,7 @@ def test_the_command_line_exports_models(umbel: Shell, personal: umbel.Result) -
     printed, _ = umbel("export", path, "--to", "torch", "--cluster", "0", "--out", "some/model.pt2")
     assert "some/model.pt2: its outputs differ from the model's by" in printed
     assert "on 10 random examples" in printed
-    given = ("--net", "tests.runs.test_model_export:NET")
+    given = ("--net", "tests.export.test_model_export:NET")
     assert (
         "client-site-1" in umbel("export", path, "--to", "torch", "--client", "site-1", *given)[0]
     )
@@ -140,7 +140,7 @@ def test_the_command_line_exports_models(umbel: Shell, personal: umbel.Result) -
     message = umbel.refused("export", path, "--to", "torch", "--net", missing)
     assert f"net: {missing!r} can't be imported" in message
     message = umbel.refused(
-        "export", path, "--to", "torch", "--net", "tests.runs.test_saving:build"
+        "export", path, "--to", "torch", "--net", "tests.folder.test_saving:build"
     )
     assert "is not an umbel.Net, but a function" in message
     message = umbel.refused("export", path, "--to", "mlflow", "--client", "site-1")

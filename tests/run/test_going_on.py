@@ -11,7 +11,7 @@ from torch import nn
 
 import umbel
 from tests.federations import blobs
-from tests.runs.saved import LOCAL, make_run
+from tests.folder.saved import LOCAL, make_run
 from umbel import IFCA, FedAvg, Restarts, Run, UsageError
 from umbel.algorithms.base import State
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import umbel
-from tests.runs.saved import make_run
+from tests.folder.saved import make_run
 from umbel.flow import Engine, Replies, Request
 from umbel.result.run import Result
 from umbel.result.statistics.contenders import contenders, gains

@@ -11,8 +11,8 @@ import torch
 from sklearn.metrics import f1_score
 
 import umbel
-from tests.runs.test_execution import assert_goes_on_to, finish
-from tests.runs.tuned import EXPERIMENT, ended, of_each, opened
+from tests.folder.test_execution import assert_goes_on_to, finish
+from tests.run.tuned import EXPERIMENT, ended, of_each, opened
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.engines import EngineSettings
