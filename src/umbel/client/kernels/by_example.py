@@ -18,7 +18,7 @@ from torch import Tensor
 
 from umbel.client.descent import Descent
 from umbel.client.kernels.moving import Moving, sgd_of
-from umbel.client.kernels.products import matmul, put_product
+from umbel.client.kernels.products import matmul
 from umbel.client.kernels.schedule import BatchSchedule, SideBySide
 from umbel.summary import in_short
 
@@ -152,10 +152,7 @@ class ByExample:
     def put_update(self, weight: Tensor, *bias: Tensor) -> None:
         for into, rows, found in zip(weight, self.examples, self.coefficients.now, strict=True):
             of_rows = found[: len(rows)].t()
-            if of_rows.dtype == into.dtype:
-                put_product(into, of_rows, rows)
-            else:
-                into.copy_(of_rows @ rows.to(of_rows.dtype))
+            into.copy_(matmul(of_rows, rows.to(of_rows.dtype)))
         for into in bias:
             assert self.bias is not None
             self.bias.put_update(into)

@@ -18,9 +18,6 @@ HALF_ROWS, HALF_WORK = 64, 600_000
 bfloat16, by `python -m benchmarks.precision --parts products`: below, casting the weights takes as
 long as it saves."""
 
-LARGE_PRODUCT = 16_384
-"""Number of values from which the products of several models exceed a cache."""
-
 
 def is_faster_in_half(rows: int, size_in: int, size_out: int) -> bool:
     """Whether a layer's products are faster in bfloat16, with this many examples of each model."""
@@ -107,18 +104,8 @@ def put_weight(weight: Tensor, of_outputs: Tensor, inputs: Tensor, half: bool) -
     if half:
         weight.copy_(torch.bmm(of_outputs.transpose(1, 2).bfloat16(), inputs.bfloat16()))
         return
-    if weight.is_cuda or weight[0].numel() < LARGE_PRODUCT:
+    if not onednn.is_faster_for(inputs.shape[1], weight[0]):
         weight.baddbmm_(of_outputs.transpose(1, 2), inputs, beta=0)
         return
     for into, left, right in zip(weight, of_outputs.transpose(1, 2), inputs, strict=True):
-        put_product(into, left, right)
-
-
-def put_product(into: Tensor, left: Tensor, right: Tensor) -> None:
-    """Write left (A, B) times right (B, D) into a large matrix (A, D)."""
-    if onednn.is_faster_for(len(right), into):
         into.copy_(onednn.linear(left, right.t()))
-        return
-    # Products are slow to write into memory that is not in the cache: this loads it.
-    into.zero_()
-    torch.mm(left, right, out=into)
