@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from torch import nn
 
 from tests.federations import blobs, mlp
@@ -57,6 +58,14 @@ def test_names_of_clusters_do_not_matter(pairs: list[tuple[int, int]]) -> None:
     for agreement in (adjusted_rand_index, purity, normalised_mutual_information):
         assert agreement(groups, labels) == pytest.approx(agreement(groups, renamed))
         assert agreement(groups, labels) <= 1.0 + 1e-12
+
+
+@given(pairs=assignments)
+def test_agreement_is_that_of_scikit_learn(pairs: list[tuple[int, int]]) -> None:
+    groups, labels = np.array(pairs).T
+    assert adjusted_rand_index(groups, labels) == adjusted_rand_score(groups, labels)
+    expected = normalized_mutual_info_score(groups, labels)
+    assert normalised_mutual_information(groups, labels) == pytest.approx(expected, abs=3e-15)
 
 
 @given(pairs=assignments)

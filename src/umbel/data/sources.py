@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -267,7 +268,10 @@ def _datasets() -> ModuleType:
 
 @cache  # parsing its text takes longer than all further work
 def _digits() -> Arrays:
-    from sklearn.datasets import load_digits  # slow to import
-
-    x, y = load_digits(return_X_y=True)
-    return Arrays((x.reshape(-1, 1, 8, 8) / 16).astype(np.float32), y.astype(np.int64), 10)
+    # The file that scikit-learn's load_digits reads: to import it takes longer than a short run.
+    package = find_spec("sklearn")
+    assert package is not None
+    assert package.origin is not None
+    file = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
+    table = np.loadtxt(file, delimiter=",", dtype=np.float32)  # 64 pixels from 0 to 16, the class
+    return Arrays(table[:, :-1].reshape(-1, 1, 8, 8) / 16, table[:, -1].astype(np.int64), 10)

@@ -28,26 +28,64 @@ Judged: TypeAlias = Literal["validation", "test"]
 
 def purity(groups: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
     """Share of clients in the largest group of their cluster (Lin et al. 2024, III-A.3)."""
-    # Groups are named by any numbers, negative ones and huge ones, too.
-    clusters, planted = (np.unique(each, return_inverse=True)[1] for each in (labels, groups))
-    table = np.zeros((clusters.max() + 1, planted.max() + 1), dtype=np.int64)
-    np.add.at(table, (clusters, planted), 1)
-    # table[k, g] clients of cluster k are in group g: sum_k max_g table[k, g] / M
-    return float(table.max(axis=1).sum() / len(labels))
+    clusters, _, both = _contingency(labels, groups)
+    largest = np.zeros(clusters.max() + 1, dtype=np.int64)
+    np.maximum.at(largest, clusters, both)
+    return float(largest.sum() / len(labels))
 
 
-def adjusted_rand_index(groups: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
-    """Agreement of clusters and groups: 1 if they are the same, about 0 for random clusters."""
-    from sklearn.metrics import adjusted_rand_score
+def adjusted_rand_index(groups: NDArray[Any], labels: NDArray[np.int64]) -> float:
+    """Agreement of clusters and groups: 1 if they are the same, about 0 for random clusters.
 
-    return float(adjusted_rand_score(groups, labels))
+    Computed from the numbers of pairs of clients (Hubert & Arabie 1985), in whole numbers up to the
+    last division, as scikit-learn does, whose import takes longer than a short run.
+    """
+    rows, columns, both = _contingency(groups, labels)
+    every = len(labels) * (len(labels) - 1)  # ordered pairs of clients
+    together, grouped, clustered = (
+        int((sizes**2).sum()) - len(labels)  # pairs with equal group and cluster, group, cluster
+        for sizes in (both, _sums(rows, both), _sums(columns, both))
+    )
+    if together == grouped == clustered:
+        return 1.0
+    apart, mixed = grouped - together, clustered - together
+    neither = every - together - apart - mixed
+    chance = grouped * (apart + neither) + clustered * (mixed + neither)
+    return 2.0 * (together * neither - apart * mixed) / chance
 
 
-def normalised_mutual_information(groups: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
-    """Agreement of clusters and groups: 1 if they are the same, 0 if they are independent."""
-    from sklearn.metrics import normalized_mutual_info_score
+def normalised_mutual_information(groups: NDArray[Any], labels: NDArray[np.int64]) -> float:
+    """Agreement of clusters and groups: 1 if they are the same, 0 if they are independent.
 
-    return float(normalized_mutual_info_score(groups, labels))
+    The mutual information by the mean of the two entropies: the sum of n_ij / N log(N n_ij/a_i b_j)
+    over the cells n_ij of the contingency table, whose rows add up to a_i and columns to b_j.
+    """
+    rows, columns, both = _contingency(groups, labels)
+    a, b, total = _sums(rows, both), _sums(columns, both), np.log(len(labels))
+    if len(a) == len(b) == 1:
+        return 1.0
+    share, expected = both / len(labels), np.log(a[rows] * b[columns]) - total - total
+    terms = share * (np.log(both) - total) - share * expected
+    noise = np.finfo(np.float64).eps
+    mutual = np.where(abs(terms) < noise, 0.0, terms).sum()
+    entropies = [-(n / len(labels) * (np.log(n) - total)).sum() for n in (a, b)]
+    return float(mutual / np.mean(entropies)) if mutual > noise else 0.0
+
+
+def _contingency(
+    rows: NDArray[Any], columns: NDArray[Any]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Row, column and number of clients of each cell that has any; values may be of any kind."""
+    (_, i), (names, j) = (np.unique(each, return_inverse=True) for each in (rows, columns))
+    cells, both = np.unique(i * len(names) + j, return_counts=True)
+    return cells // len(names), cells % len(names), both
+
+
+def _sums(places: NDArray[np.int64], both: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of the rows, or the columns, of a contingency table."""
+    sums = np.zeros(places.max() + 1, dtype=np.int64)
+    np.add.at(sums, places, both)
+    return sums
 
 
 @dataclass(frozen=True, kw_only=True)
