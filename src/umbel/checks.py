@@ -26,7 +26,7 @@ NO_FIELD = re.compile(r"\s*(\w+\s*\.\s*)*(ClassVar|InitVar)\b")
 """Matches annotations, as text, that do not declare a field of a dataclass."""
 
 FIELD = re.compile(r"(\w+)[\w.\[\]]*(?: = [^:]*)?: ")
-"""What stands before what is wrong: a field, and what is meant within it."""
+"""Matches the beginning of a message: a field, and a part of it."""
 
 SMALL = 2**26
 """Requests for fewer bytes are not checked."""
@@ -72,7 +72,7 @@ NO_MEMORY = ("DefaultCPUAllocator: can't allocate memory", "could not execute a 
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """Whether PyTorch says by this error that the machine has no memory left."""
+    """Return True for an error by which PyTorch says that the machine has no memory left."""
     if not isinstance(error, RuntimeError) or isinstance(error, QuorumError):
         return False
     return any(words in str(error) for words in NO_MEMORY)
@@ -166,7 +166,7 @@ def with_article(name: str) -> str:
 
 
 def _holds_arrays(value: object, depth: int = 4) -> bool:
-    """Whether this is an array, tensor or table, or has one inside, at most `depth` levels down."""
+    """Return True for an array, tensor or table, or one at most `depth` levels inside."""
     if getattr(value, "ndim", 0):
         return True
     if isinstance(value, Mapping):
@@ -177,7 +177,7 @@ def _holds_arrays(value: object, depth: int = 4) -> bool:
 
 
 def lacking(value: object) -> str | None:
-    """What this number or text should be, in words, if it is not valid; None if it is.
+    """Return in words the form that a number or text lacks; None if it is valid.
 
     Texts may contain line breaks and tabs, but no other control characters.
     """
@@ -191,7 +191,7 @@ def lacking(value: object) -> str | None:
 
 
 def is_plain(text: str) -> bool:
-    """Whether a text, such as a name, has no control characters or line breaks, and is valid UTF-8.
+    """Return True for a text of valid UTF-8 without control characters or line breaks.
 
     Joining characters, which some scripts and emoji need, are allowed. Characters that change the
     direction of the text after them are not.
@@ -265,7 +265,7 @@ def check_decorated(kind: type, base: type) -> None:
 
 
 def _is_field(annotation: object) -> bool:
-    """Whether a dataclass would make a field of this annotation."""
+    """Return True if a dataclass would make a field of this annotation."""
     if isinstance(annotation, str):
         return NO_FIELD.match(annotation) is None
     outer = get_origin(annotation) or annotation
@@ -293,7 +293,7 @@ def check_memory(needed: int, what: str) -> None:
 
 
 def free_memory() -> int:
-    """How many bytes this process can still allocate, as far as the system reports it."""
+    """Return the bytes that this process can still allocate, as far as the system says."""
     tables = [_table("/proc/meminfo"), _table("/sys/fs/cgroup/memory.stat")]
     of_machine = tables[0].get("MemAvailable:")
     free = UNKNOWN if of_machine is None else of_machine * 1024

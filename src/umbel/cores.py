@@ -23,7 +23,7 @@ LIMIT = "LOKY_MAX_CPU_COUNT"
 
 
 def cores() -> int:
-    """How many cores this process may use; the limit of its container counts, too.
+    """Return the number of cores that this process may use, by its container, too.
 
     LOKY_MAX_CPU_COUNT bounds the number, as it does in scikit-learn. Raises `UsageError` if that
     variable is not a whole number.

@@ -150,7 +150,7 @@ class Declared:
     options: frozenset[str]  # and so do these strings
 
     def holds(self, value: Any) -> bool:
-        """Whether the value fits for sure. Settings are made in every round, so this is quick."""
+        """Return True if the value surely fits. It is fast, as each round makes settings."""
         if type(value) is str and value in self.options:
             return True
         return type(value) in self.types and lacking(value) is None
@@ -200,7 +200,7 @@ def fitted(value: Any, kind: Any) -> Any:
 
 
 def _instead(value: Any, kind: type) -> str:
-    """What to write for an object of this class, if not this value, as the end of a message."""
+    """Return what to write for an object of this class in place of this value."""
     word = value if isinstance(value, str) else getattr(value, "__name__", type(value).__name__)
     made = [each for each in _subclasses(kind) if not inspect.isabstract(each)]
     if isinstance(value, type) and value in made:
@@ -260,7 +260,7 @@ ELSEWHERE = {
     "num_clusters": "not every method has it; umbel.IFCA(num_clusters=4) has",
     "folder": "write run.save(folder, 30), or run.rounds(30, folder=folder)",
 }
-"""What to write for names that are no setting of a class, but are expected there."""
+"""Advice for names that are no setting of a class, but are expected there."""
 
 
 def what_to_write(thing: Any, word: str, given: Mapping[str, Any]) -> str:
@@ -277,7 +277,7 @@ def what_to_write(thing: Any, word: str, given: Mapping[str, Any]) -> str:
 
 
 def _paths(thing: Any, word: str, given: Any) -> Iterator[tuple[bool, int, tuple[str, ...]]]:
-    """Where a setting of this name is within a class, such as ("local=umbel.LocalTraining", "lr").
+    """Yield the paths of a setting within a class, such as ("local=umbel.LocalTraining", "lr").
 
     The first entries are lower for paths that are more likely meant.
     """
@@ -363,7 +363,7 @@ def _scalar(value: Any, kind: type) -> Any:
 
 
 def is_choice(kind: Any) -> bool:
-    """Whether this is one of several literals or scalars."""
+    """Return True for a union of literals or scalars."""
     members = members_of(kind)
     literal = any(get_origin(member) is Literal for member in members)
     return literal or (len(members) > 1 and all(m in (NoneType, *SCALARS) for m in members))
@@ -390,7 +390,7 @@ def choice(value: Any, kind: Any) -> Any:
 
 
 def _is_same(value: Any, option: Any) -> bool:
-    """Whether the value is this literal: True is not 1."""
+    """Return True if the value is this literal: True is not 1."""
     try:
         return bool(scalar(value, type(option)) == option)
     except UnfitError:
@@ -398,7 +398,7 @@ def _is_same(value: Any, option: Any) -> bool:
 
 
 def is_tuple(kind: Any) -> bool:
-    """Whether this is a tuple of types that it names."""
+    """Return True for a tuple of named types."""
     return get_origin(kind) is tuple
 
 
@@ -474,5 +474,5 @@ def in_words(kind: Any) -> str:
 
 
 def _is_judged(kind: Any) -> bool:
-    """Whether `isinstance` can check values of this class: dataclasses, and engines."""
+    """Return True if `isinstance` can check values of this class: dataclasses and engines."""
     return is_dataclass(kind) or getattr(kind, "_is_runtime_protocol", False)

@@ -55,7 +55,7 @@ SMALL = 0.01
 
 
 def is_small(value: float) -> bool:
-    """Whether digits after the point show little of a number, which is not 0."""
+    """Return True for a number, other than 0, of which digits after the point show little."""
     return 0 < abs(value) < SMALL
 
 

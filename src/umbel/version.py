@@ -11,7 +11,7 @@ BESIDE = ("torch", "flwr", "ray")
 """Packages whose versions matter to what is computed and sent, if they are loaded."""
 
 ONE_RELEASE = "releases may compute differently: install the same one everywhere"
-"""What messages advise about a difference."""
+"""Advice about a difference of versions, for messages."""
 
 
 def versions(others: tuple[str, ...] = BESIDE) -> dict[str, str]:
@@ -22,7 +22,7 @@ def versions(others: tuple[str, ...] = BESIDE) -> dict[str, str]:
 
 
 def differing(there: Mapping[str, str], names: tuple[str, ...] = ("umbel",)) -> str:
-    """Which of these versions differ, such as "umbel 0.2.0 (here 0.1.0)"; "" if none does.
+    """Name the versions that differ, as "umbel 0.2.0 (here 0.1.0)"; "" if none does.
 
     Builds of the same version, such as 2.13.0+cpu and 2.13.0+cu130, count as one.
     """

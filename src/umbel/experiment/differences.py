@@ -1,4 +1,4 @@
-"""Whether two experiments are the same: their settings, one by one, and a phrase for each change.
+"""Comparison of two experiments by their settings, with a phrase for each change.
 
 What stands for data and modules made in Python has digests as settings.
 """
@@ -21,7 +21,7 @@ from umbel.run.digests import near
 from umbel.run.wrappers import said_idly
 
 ELSEWHERE = "choose another folder, on the command line by --runs-dir or --set name=..."
-"""What to do where a folder holds something else."""
+"""Advice if a folder holds something else."""
 
 MOST_NAMED = 3
 """Largest number of settings that a message names."""
@@ -39,7 +39,7 @@ MADE_IN_PYTHON = {"scenario": IN_PYTHON, "model": OWN_MODULE}
 """Names of what stands for data and a module made in Python; the names below are of their parts."""
 
 OF_THE_PROCESS = ("model.source", "model.gives")
-"""What may differ for one run from process to process."""
+"""Settings that may differ for one run from process to process."""
 
 FINGERPRINTS = ("model.initial", "model.constants")
 """Sums over the values of a module, which may differ in their last bits."""
@@ -116,6 +116,6 @@ def settings_of(experiment: ExperimentSettings, free: Collection[str] = ()) -> d
 
 
 def _in_python(name: str, settings: Mapping[str, object]) -> bool:
-    """Whether a setting is a part of what stands for data or a module made in Python."""
+    """Return True for a setting of the placeholder for data or a module made in Python."""
     part = name.partition(".")[0]
     return part in MADE_IN_PYTHON and settings.get(f"{part}.name") == MADE_IN_PYTHON[part]

@@ -86,7 +86,7 @@ class ExperimentSettings(Settings):
         return hash(tuple(vars(self).values()))
 
     def with_seed(self, seed: int) -> Self:
-        """The same experiment under another seed."""
+        """Return the experiment with another seed."""
         return replace(self, seed=seed)
 
     def federation(self, sources: Sources) -> Federation:
@@ -131,7 +131,7 @@ class ExperimentSettings(Settings):
         return self.run_of(Rounds, federation, engine)
 
     def run_from(self, kind: type[R], sources: Sources) -> R:
-        """As `open`, as a run of this kind."""
+        """Open the experiment as a run of this class."""
         federation = self.with_validation(self.federation(sources))
         return self.run_of(kind, federation, self.engine, sources)
 

@@ -72,7 +72,7 @@ def _same_name(below: Mapping[str, Any], over: Mapping[str, Any]) -> bool:
 
 
 def says(table: Any, path: Sequence[str]) -> bool:
-    """Whether there is a value at this path of keys."""
+    """Return True if there is a value at this path of keys."""
     for name in path:
         if not isinstance(table, Mapping) or name not in table:
             return False
@@ -154,5 +154,5 @@ def with_lists(value: Any) -> Any:
 
 
 def same(one: object, other: object) -> bool:
-    """Whether two values of a setting are equal; NaN, which is not equal to itself, is here."""
+    """Return True if two values of a setting are equal, where NaN equals itself."""
     return one == other or str(one) == str(other)

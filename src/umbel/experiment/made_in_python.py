@@ -1,4 +1,4 @@
-"""What stands for data and modules made in Python, which no file can hold: their digests.
+"""Placeholders for data and modules made in Python, which no file can hold: their digests.
 
 In `experiment.toml` they take the places of the scenario and the model.
 """

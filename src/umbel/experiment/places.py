@@ -1,4 +1,4 @@
-"""Where the files of an experiment are: whole paths in memory, relative ones in a TOML file.
+"""Paths of an experiment's files: absolute in memory, relative in a TOML file.
 
 A folder may note further places beside its `experiment.toml`: of the data directory and of modules.
 """
@@ -23,7 +23,7 @@ NOTE = "places.json"
 """Name of the file that notes places."""
 
 EXPLICIT = ("./", "../", "~/", "/")
-"""How any text begins that is a path, in settings of classes outside umbel."""
+"""Beginnings of texts that are paths, in settings of classes outside umbel."""
 
 Keys = tuple[str, ...]
 """The keys of a setting, such as ("scenario", "path")."""
@@ -111,7 +111,7 @@ def for_folder(experiment: T, folder: Path) -> T:
 
 
 def _has(table: Any, keys: Keys, text: str) -> bool:
-    """Whether a table has this text at these keys, alone or in a list."""
+    """Return True if a table has this text at these keys, alone or in a list."""
     for key in keys:
         table = table.get(key) if isinstance(table, Mapping) else None
     return table == text or (isinstance(table, list) and text in table)
@@ -128,7 +128,7 @@ def _relative(text: Path | str, folder: Path) -> str:
 
 @dataclass(frozen=True)
 class Places:
-    """What a folder notes to find the files of its experiment again, wherever umbel is called."""
+    """A folder's note of places in which its experiment's files are found from anywhere."""
 
     folder: str = ""  # where the folder itself was
     data_dir: str = ""  # the data directory, from here
@@ -200,7 +200,7 @@ def _root(module: str, origin: str) -> Path:
 
 
 def _is_installed(origin: str) -> bool:
-    """Whether a file belongs to Python or to an installed package."""
+    """Return True if a file belongs to Python or to an installed package."""
     installed = {"site-packages", "dist-packages"} & {*Path(origin).parts}
     return bool(installed) or Path(origin).is_relative_to(os.path.dirname(os.__file__))  # noqa: PTH120
 

@@ -79,7 +79,7 @@ def _opened_from(run: Rounds) -> ExperimentSettings | None:
 
 
 def why_not_opened(run: Rounds) -> str:
-    """Why no experiment describes a run that was opened from one, as a sentence; "" if one does."""
+    """Return why an opened run no longer fits its experiment, as a sentence; "" if it does."""
     if run.opened is None:
         return ""
     experiment, seed = run.opened.experiment, run.seed
@@ -122,7 +122,7 @@ def check_same_run(path: Path, there: ExperimentSettings, run: Rounds) -> None:
 
 
 def what_only_python_has(experiment: ExperimentSettings) -> str:
-    """What other programs need besides the folder, as a sentence; "" if nothing."""
+    """Return a sentence about what a run needs besides its folder; "" if nothing."""
     data, module = experiment.scenario, experiment.model
     if isinstance(data, OwnData) and data.engine:
         return f"its engine, {data.engine}, is an object: to resume, give the run such an engine"

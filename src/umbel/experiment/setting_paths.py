@@ -1,4 +1,4 @@
-"""Where each setting is in an experiment: its path of keys, such as `algorithm.local.lr`."""
+"""Paths of settings in an experiment, such as `algorithm.local.lr`."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ MOST_EXPERIMENTS = 1_000
 """Experiments that one file and several values may make."""
 
 EMPTY = "none"
-"""What names call a list without a value."""
+"""Word for a list without a value, in names of variants."""
 
 CONTROL = ("control", "random-clusters")
 """The setting at the end of a control's name: it is named as a variant of what it controls."""
@@ -44,7 +44,7 @@ OF_CONTROL = f",{'='.join(CONTROL)}"
 """The end of a control's name."""
 
 NAMED = re.compile(r",(?=[A-Za-z_][\w.]*=)")
-"""What stands before each setting in the name of a variant."""
+"""Text before each setting in the name of a variant."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _divided(text: str) -> list[str]:
 
 
 def _has(file: Path, settings: Sequence[str], setting: str) -> bool:
-    """Whether the experiment of a file, with these settings, has the key of a further one."""
+    """Return True if a file's experiment, with these settings, has the key of a further one."""
     try:
         read(file, [*settings, setting])
     except TableError as error:

@@ -42,7 +42,7 @@ def stranger(table: Mapping[str, Any], kind: type) -> Any:
 
 
 def strangers_in(value: Any, within: bool = False) -> Iterator[str]:
-    """What would be imported for an experiment, a table of plain values."""
+    """Return the third-party names that an experiment, as a table, would import."""
     if isinstance(value, Mapping):
         name, source = str(value.get("name", "")), value.get("source", "")
         if within and ":" in name and not name.startswith(OURS):

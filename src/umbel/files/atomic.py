@@ -23,10 +23,10 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 PARTIAL = "*.partial"
-"""What is incomplete, which a killed process leaves beside the files it was replacing."""
+"""Names of incomplete files, which a killed process leaves beside those it was replacing."""
 
 OWN_END = r"[0-9a-f]{8}\.partial"
-"""How the names of the folders that `replacing` writes in end."""
+"""End of the names of the folders that `replacing` writes in."""
 
 SCRATCH = re.compile(r"\..*\." + OWN_END, re.DOTALL)
 """Names of the folders that `replacing` writes in."""
@@ -86,7 +86,7 @@ def remove_partial(left: Path) -> None:
 
 
 def _beginning(file: Path) -> str:
-    """How the names of the folders begin in which a file is written."""
+    """Return the beginning of the names of the folders in which a file is written."""
     name = file.name.encode(errors="surrogateescape")
     if len(name) <= LONGEST_NAME_BYTES:
         return f".{file.name}."
@@ -95,7 +95,7 @@ def _beginning(file: Path) -> str:
 
 
 def _changed(left: Path) -> float:
-    """When a file, or what is in a folder, was last changed; never, if another process removes it.
+    """Return the time of the last change of a file or in a folder, inf if it is gone.
 
     In seconds since 1970.
     """
@@ -183,7 +183,7 @@ def link(file: Path, other: Path) -> None:
 
 
 def _identity(file: Path) -> tuple[int, int]:
-    """What is the same of all links to a file."""
+    """Return numbers that are equal for all links to a file."""
     there = file.stat()
     return there.st_dev, there.st_ino
 

@@ -41,7 +41,7 @@ BROKEN = (
     *(ValueError, TypeError, LookupError, AttributeError),
     *(ArithmeticError, RecursionError),
 )
-"""What a value that is not as it was written may raise when something is made of it."""
+"""Errors that reading a changed or damaged value may raise."""
 
 Data = bytes | mmap.mmap
 
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 def seal(data: Data, after: str = "") -> tuple[int, str] | None:
-    """Where the seal of a file or line stands, and what it is to be; None if it has no place.
+    """Return the place and the value of the seal of a file or line; None if it has no place.
 
     A line is sealed `after` the line before it, by that line's seal.
     """
@@ -68,7 +68,7 @@ def seal(data: Data, after: str = "") -> tuple[int, str] | None:
 
 
 def sealed(text: str, after: str = "") -> str:
-    """The same text with the seal where its zeros are."""
+    """Return the text with its seal in place of the zeros."""
     place = seal(text.encode(), after)
     assert place is not None, "no place for a seal"
     start, whole = place
@@ -77,7 +77,7 @@ def sealed(text: str, after: str = "") -> str:
 
 
 def intact(data: Data, after: str = "") -> bool | None:
-    """Whether data are as they were sealed; None where they were not."""
+    """Return True if data are as they were sealed, False if not, and None without a seal."""
     place = seal(data, after)
     if place is None:
         return None
@@ -102,7 +102,7 @@ def seal_file(file: Path) -> None:
 
 
 def file_intact(file: Path) -> bool | None:
-    """As `intact` of all that is in a file, of which nothing is kept in memory."""
+    """Check a whole file as `intact` does, without keeping it in memory."""
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
         return intact(data)
 
@@ -117,7 +117,7 @@ def json_text(value: Any) -> str:
 
 
 def json_value(file: Path, make: Callable[[Any], T], advice: str = AGAIN) -> T | None:
-    """What is made of the value that `json_text` wrote, None without the file.
+    """Read a value that `json_text` wrote, and convert it; None without the file.
 
     Raises `UsageError` where the file is damaged.
     """

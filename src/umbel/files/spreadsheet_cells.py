@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 FORMULA = re.compile("^(?='*[-=+@\t\r\n])|(?<=[;\t\r\n])(?='*[-=+@])")
-"""Where spreadsheets may read a formula: they may take semicolons and tabs for ends of cells."""
+"""Matches a place where spreadsheets may read a formula; semicolons and tabs may end cells."""
 
 QUOTED = re.compile("^'(?='*[-=+@\t\r\n])|(?<=[;\t\r\n])'(?='*[-=+@])")
 """The quotes that `no_formula` puts there."""
@@ -20,5 +20,5 @@ def no_formula(text: str) -> str:
 
 
 def formula_again(cell: str) -> str:
-    """The inverse of `no_formula`."""
+    """Undo `no_formula`."""
     return QUOTED.sub("", cell)

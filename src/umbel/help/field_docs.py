@@ -1,4 +1,4 @@
-"""What the fields of a dataclass are for, read from its source when somebody asks.
+"""The meaning and the range of a dataclass's fields, read from its source when asked for.
 
 The comment beside a field is the one place that tells its meaning, and the sentence of its
 `check` the one that tells its range: help, the command line and the reference all read them there.
@@ -78,7 +78,7 @@ class FullDoc(str):
 
 
 def explained(thing: Any) -> Any:
-    """The same object; a dataclass tells of its fields in `help` from now on."""
+    """Return the object; a dataclass shows its fields in `help` from now on."""
     if isinstance(thing, type) and is_dataclass(thing):
         written = vars(thing).get("__doc__")
         if type(written) is str:
@@ -122,7 +122,7 @@ def _comments(tree: ast.ClassDef, lines: list[str]) -> dict[str, str]:
 
 
 def _ranges(tree: ast.AST, module: str, known: frozenset[str]) -> dict[str, str]:
-    """What the checks of a class, or of the functions that they call, expect of its fields."""
+    """Return the ranges of fields, by the checks of a class or of the functions that they call."""
     found: dict[str, str] = {}
     names = vars(sys.modules[module])
     for node in _unconditional(tree):

@@ -111,7 +111,7 @@ def synonym(word: str, known: Container[str]) -> str | None:
 
 
 def instead(owner: str, word: str) -> str:
-    """What to write for an attribute that users of other libraries expect, or an empty text."""
+    """Return what to write for an attribute that users of other libraries expect, or ""."""
     of_owner = ATTRIBUTES[owner].items()
     return next((f"; write {write}" for write, words in of_owner if word.lower() in words), "")
 
@@ -126,7 +126,7 @@ class Answering(type):
 
 
 class Answered(metaclass=Answering):
-    """The same for the objects of these classes."""
+    """Base class whose objects say what to write in errors of missing attributes."""
 
     if not TYPE_CHECKING:
 

@@ -1,1 +1,1 @@
-"""Whether network, objective and data fit to run, found out before the first round."""
+"""Checks before the first round that network, objective and data fit to run."""

@@ -1,4 +1,4 @@
-"""Whether the network takes the examples of every client, found out by running it on them."""
+"""Checks that the network takes the examples of every client, by running it on them."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class _Watch(TorchFunctionMode):
 
 
 def _by_tensor(func: Callable[..., Any], args: tuple[Any, ...]) -> bool:
-    """Whether this is `table[indices]`, where the indices are a tensor."""
+    """Return True for `table[indices]` with indices in a tensor."""
     if func is not Tensor.__getitem__:
         return False
     places = args[1] if isinstance(args[1], tuple) else (args[1],)
@@ -153,7 +153,7 @@ KEEP_THE_BATCH = "let forward keep the first dimension, as x.squeeze(-1) does, u
 
 @dataclass(frozen=True)
 class Trouble:
-    """Why a network can't process a single example, as parts of a message."""
+    """The reason why a network can't process a single example, as parts of a message."""
 
     why: str
     otherwise: str  # what to change in the network
@@ -259,7 +259,7 @@ def check_slices(trouble: Trouble, federation: Federation, settings: Any) -> Non
 
 
 def _asks_for_more(settings: Any) -> bool:
-    """Whether a method, or one within it, may have clients evaluate their training examples."""
+    """Return True if a method, or one within it, may evaluate training examples."""
     traits = getattr(settings, "traits", None)
     if traits is not None and not settings.has(traits.only_trains):
         return True

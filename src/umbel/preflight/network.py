@@ -1,4 +1,4 @@
-"""Whether a network and a federation fit each other, found out before the first round."""
+"""Checks before the first round that a network and a federation fit each other."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def check_there(net: Net, federation: Federation, device: torch.device) -> None:
 
 
 def _repeats(passed: Callable[[], None], device: torch.device) -> bool:
-    """Whether it passed with operations that give the same bits each time; log it if not."""
+    """Return True if a pass needs only repeatable operations; log the others."""
     torch.use_deterministic_algorithms(mode=True)
     try:
         passed()
@@ -118,14 +118,14 @@ def advice(federation: Federation) -> str:
 
 
 def _scale(federation: Federation) -> str:
-    """What to do with inputs that are large; empty if they are not."""
+    """Return advice about large inputs; "" if they are not large."""
     x = federation.train.x
     largest = max(abs(float(x.min())), abs(float(x.max()))) if x.is_floating_point() else 0.0
     return f"scale the inputs, which reach {largest:.3g}, to about 1" if largest > 10 else ""
 
 
 def _or_scale(federation: Federation) -> str:
-    """The same, as the end of a sentence that says what else to look for."""
+    """Return the advice about large inputs as the end of a sentence."""
     scale = _scale(federation)
     return f"; and {scale}" if scale else ""
 

@@ -1,4 +1,4 @@
-"""Whether an objective accepts a network's outputs, and its value depends on each example alone.
+"""Checks that an objective accepts a network's outputs, and judges each example by itself.
 
 Errors that the user's own objective raises are reported as the objective's, not the network's.
 """
@@ -60,7 +60,7 @@ def check_accuracy(objective: Objective, outputs: Tensor, y: Tensor) -> None:
 
 
 def values_of(objective: Objective, name: str, outputs: Tensor, y: Tensor) -> Tensor:
-    """What `losses` or `correct` gives: (B,). Raises `UsageError` that names it where it fails."""
+    """Compute `losses` or `correct`: (B,). Raises `UsageError` that names the failing one."""
     given = outputs.clone(), y.clone()
     try:
         values = getattr(objective, name)(*given)
@@ -142,7 +142,7 @@ def check_own_metrics(net: Net, federation: Federation, names: Sequence[str]) ->
 
 
 def _failure(name: str, found: Predictions) -> str | None:
-    """What a metric is refused with; None where it is not."""
+    """Return the reason to refuse a metric; None if it works."""
     try:
         measured([name], found)
     except UsageError as error:
@@ -151,7 +151,7 @@ def _failure(name: str, found: Predictions) -> str | None:
 
 
 def _predicted(net: Net, federation: Federation) -> Iterator[Predictions]:
-    """What an untrained model predicts of examples of the largest client, and of all clients.
+    """Predict examples of the largest client, and of all clients, by an untrained model.
 
     Each is there twice, with noise besides, as a last layer may begin with zeros.
     """

@@ -1,4 +1,4 @@
-"""Whether outputs can be what the objective takes them for, found out by models with large weights.
+"""Checks that outputs can be what the objective takes them for, by models of large weights.
 
 A linear last layer grows with its weights; outputs that do not have a bound.
 """

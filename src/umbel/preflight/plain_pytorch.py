@@ -1,4 +1,4 @@
-"""Whether models train and predict as they do in plain PyTorch, in a module built anew.
+"""Checks that models train and predict as in plain PyTorch, in a module built anew.
 
 Two models are tried, one of them twice, so that what a pass leaves behind shows in another pass.
 """
@@ -107,7 +107,7 @@ def check_writes(net: Net, theta: Tensor, x: Tensor) -> None:
 
 
 class Pass(NamedTuple):
-    """What a model gives for a mini-batch."""
+    """The results of a model for a mini-batch."""
 
     outputs: Tensor  # (B, ...) in evaluation
     gradient: Tensor  # (num_weights,) of the mean loss in training
@@ -157,7 +157,7 @@ def _apart(batch: Batch) -> Batch:
 
 
 def _plainly(net: Net, theta: Tensor, batch: Batch) -> Pass:
-    """What a new module gives, first in training. Raises `UsageError` if it can't be trained."""
+    """Run a new module, first in training. Raises `UsageError` if it can't be trained."""
     module = _built(net, theta)
     tensors = tensors_of(module)
     scratch = {name: tensors[name].clone() for name in net.modules.scratch}

@@ -1,4 +1,4 @@
-"""How a network treats a few examples of a federation, found out by trying it."""
+"""Properties of a network, found by trying it on a few examples of a federation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MIXED = 0.01
 
 
 def mixes(net: Net, federation: Federation) -> bool:
-    """Whether the outputs or the gradient of an example depend on the other examples of its batch.
+    """Return True if an example's outputs or gradient depend on the others of its batch.
 
     The gradient alone may depend on them, as with nn.Embedding(scale_grad_by_freq=True). A module
     that draws random numbers in training, such as one with dropout, is tried in evaluation mode
@@ -51,7 +51,7 @@ def mixes(net: Net, federation: Federation) -> bool:
 
 
 def _outputs_mix(net: Net, module: nn.Module, x: Tensor, theta: Tensor) -> bool | None:
-    """Whether its outputs do, in the module's present mode; None if it draws random numbers."""
+    """Return True if outputs depend on other examples in this mode; None if they are random."""
     module = twin(module, net.layout)
     with torch.no_grad(), drawing_from(0):
         before, plain = torch.get_rng_state(), plain_state()
@@ -67,7 +67,7 @@ def _outputs_mix(net: Net, module: nn.Module, x: Tensor, theta: Tensor) -> bool 
 
 
 def _gradient_mixes(net: Net, module: nn.Module, batch: Batch, theta: Tensor) -> bool:
-    """Whether the gradient of this module, in its mode, is not the mean of single examples'.
+    """Return True if a batch's gradient is not the mean of its examples' gradients.
 
     The first example is there twice, for those that count how often a batch has a value.
     """
@@ -87,7 +87,7 @@ def _gradient_mixes(net: Net, module: nn.Module, batch: Batch, theta: Tensor) ->
 
 
 def draws_plainly(net: Net, federation: Federation) -> bool:
-    """Whether a pass draws from the generators of Python or NumPy, which batched clients share."""
+    """Return True if a pass draws from Python's or NumPy's generator, which clients share."""
     batch, theta = sample(net, federation), net.new(0)
     in_place = net.using("in-place")
     with drawing_from(0):
@@ -136,7 +136,7 @@ def with_channels_last(net: Net, federation: Federation) -> Net:
 
 
 def close(found: Tensor, expected: Tensor, share: float, least: float = 0) -> bool:
-    """Whether no value differs by more than a share of the largest finite one, and `least`."""
+    """Return True if no value differs by more than a share of the largest, and `least`."""
     if found.shape != expected.shape or not expected.is_floating_point():
         return torch.equal(found, expected)
     largest = float(expected.abs().nan_to_num(0, posinf=0).max()) if expected.numel() else 0.0
@@ -144,7 +144,7 @@ def close(found: Tensor, expected: Tensor, share: float, least: float = 0) -> bo
 
 
 def agree(found: Tensor, expected: Tensor, models: Tensor, eps: float) -> bool:
-    """Whether two results differ by no more than rounding, of this eps, of these models (K, P).
+    """Return True if two results of these models (K, P) differ by rounding of this eps alone.
 
     The bound is far above what rounding does, and far below what an example does that should not
     count. An update is the difference of two models, and rounded as they are.

@@ -11,7 +11,7 @@ from torch import Tensor
 from umbel.checks import UsageError, first_line, lacks_memory
 
 ALONE = "Expected more than 1 value per channel when training"
-"""What batch normalisation says of a mini-batch of one example."""
+"""Words of batch normalisation about a mini-batch of one example."""
 
 FAILURES = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError)
 """Exceptions that modules and objectives raise for inputs that they do not accept."""
@@ -21,7 +21,7 @@ ELSEWHERE = ("same device", "CUDA enabled", "initialize CUDA")
 """Words in torch's message if a network moves tensors to devices itself."""
 
 OF_CODE = (KeyError, AttributeError, AssertionError)
-"""What Python raises, which says nothing of the shape of inputs."""
+"""Python's own errors, which tell nothing about the shape of inputs."""
 
 
 @contextmanager
