@@ -58,7 +58,7 @@ def sentences(advice: Advice) -> list[str]:
 
 
 def headline(advice: Advice) -> str:
-    """What to do, in one sentence; if another way has a lower loss, why that one is not advised."""
+    """The answer in one sentence; if another way has a lower loss, also why that is not advised."""
     lower, said = _lower(advice), _what_to_do(advice)
     if lower is None:
         return said
@@ -81,7 +81,7 @@ def _what_to_do(advice: Advice) -> str:
 
 
 def _no_better(advice: Advice) -> str:
-    """What is true of all models that clients share, where training alone is advised."""
+    """Return what all models shared by clients have in common, if training alone is advised."""
     alone = advice.verdict.chosen
     shared = [each for each in advice.standings if each.contender.kind != "local"]
     if any(ahead(each, alone) for each in shared):
@@ -208,7 +208,7 @@ def _doubts(advice: Advice) -> Iterator[str]:
 
 
 def _few_judges(counts: Sequence[int], given: int) -> Iterator[str]:
-    """What ways are compared by, where too few clients have examples for a test over clients.
+    """Describe the examples that ways are compared by, if clients are too few for a test.
 
     `counts` are the clients' validation examples with labels; `given` is 0 if they were set apart.
     """
@@ -235,7 +235,7 @@ def _few_judges(counts: Sequence[int], given: int) -> Iterator[str]:
 
 
 def _not_clusters(advice: Advice) -> Iterator[str]:
-    """Why clients that differ should have one model."""
+    """Return why clients that differ should have one model."""
     verdict, standings = advice.verdict, advice.standings
     compared = advice.structure.found and not _never_trained(advice)
     if verdict.answer != "one model" or verdict.tuned or not compared:
@@ -280,7 +280,7 @@ def _lower(advice: Advice) -> Standing | None:
 
 
 def _why_not(lower: Standing, advice: Advice) -> str:
-    """Why a way with a lower loss is not advised."""
+    """Return why a way with a lower loss is not advised."""
     verdict, standings = advice.verdict, advice.standings
     if lower.merged:
         return "all its clients chose the same model, which is one model from another start"
@@ -305,7 +305,7 @@ def _why_not(lower: Standing, advice: Advice) -> str:
 
 
 def _still_learning(advice: Advice) -> Iterator[str]:
-    """Whether more rounds may help, by the last three evaluations, or two if there are no more.
+    """Return True if more rounds may help, by the last three evaluations, or two.
 
     They do not help where something else than the budget ended the training.
     """

@@ -1,4 +1,4 @@
-"""Whether and how to cluster the clients of a federation."""
+"""The advice: cluster the clients of a federation or not, and how."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _answer(
     standings: tuple[Standing, ...],
     local: LocalTraining,
 ) -> Advice:
-    """What follows from the race: the answer, and what it means to clients and on the test."""
+    """Return the answer of the race, and its effect on each client and on test examples."""
     verdict = decide(standings, found)
     return Advice(
         names=federation.names,
@@ -180,7 +180,7 @@ def next_experiment(advice: Advice, asked: ExperimentSettings) -> ExperimentSett
 
 
 def _personal(advice: Advice) -> Personal | None:
-    """How clients fine-tune, where that is advised: each chooses by its own validation examples."""
+    """Return the fine-tuning of clients, if that is advised."""
     if not advice.verdict.tuned:
         return None
     apart = None if advice.facts.validation else FRACTION

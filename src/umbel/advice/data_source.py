@@ -76,7 +76,7 @@ def local_training(
 
 
 def _reading(asked: ExperimentSettings, data: str) -> ExperimentSettings:
-    """The same, but its scenario, which settings have put in place of the usual one, reads this."""
+    """Return the source with a scenario that reads this, in place of the usual one."""
     scenario: Any = asked.scenario
     fine = hasattr(scenario, "path")
     expected = f"a scenario that reads files, as {data} is a path"

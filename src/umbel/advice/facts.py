@@ -49,7 +49,7 @@ class Facts:
 
     @property
     def drifts(self) -> bool:
-        """Whether test inputs differ from training inputs strongly and by more than chance."""
+        """True if test inputs differ from training inputs strongly and beyond chance."""
         return self.drift > max(DRIFT, self.drift_by_chance)
 
 

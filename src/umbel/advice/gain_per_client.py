@@ -24,7 +24,7 @@ FEWEST_EXAMPLES = 7
 
 @dataclass(frozen=True, kw_only=True)
 class Fate:
-    """How much lower a client's validation loss is with the advised model than with one for all."""
+    """The gain of a client: its validation loss with one model for all, minus the advised one's."""
 
     gain: float  #: NaN where the client has no validation examples
     error: float  #: its standard error over the client's examples; NaN for fewer than two
@@ -33,17 +33,17 @@ class Fate:
 
     @property
     def gains(self) -> bool:
-        """Whether the client surely gains, by a one-sided test at the level `SURE`."""
+        """True if the client surely gains, by a one-sided test at the level `SURE`."""
         return self.gain > self._by_chance
 
     @property
     def hurt(self) -> bool:
-        """Whether the client is surely worse off, by the same test."""
+        """True if the client is surely worse off, by the same test."""
         return self.gain < -self._by_chance
 
     @property
     def _by_chance(self) -> float:
-        """How large a gain of equally good models may be, by Student's t.
+        """Return the largest gain that equally good models may show, by Student's t.
 
         A few losses may be equal, or take few values: the t-test then takes chance for certainty.
         """
@@ -55,7 +55,7 @@ class Fate:
 
 
 def fates(net: Net, trial: Federation, verdict: Verdict) -> tuple[Fate, ...]:
-    """What the answer means to each client, by its validation examples."""
+    """Return the effect of the answer on each client, by its validation examples."""
     chosen, one, own = (
         example_losses(net, trial.test, each)
         for each in (verdict.chosen, verdict.beside, verdict.alone)

@@ -1,4 +1,4 @@
-"""How much better clients fare with one model than with another, and how sure that is."""
+"""Gains of clients with one model over another, and the certainty of these gains."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ of gains."""
 
 @dataclass(frozen=True, kw_only=True)
 class LossGain:
-    """How much lower a mean loss is, with its 95% interval; NaN where unknown."""
+    """The decrease of a mean loss, with its 95% interval; NaN where unknown."""
 
     mean: float
     low: float
@@ -33,12 +33,12 @@ class LossGain:
 
     @property
     def sure(self) -> bool:
-        """Whether the gain is more than chance by at least one of the tests."""
+        """True if the gain is more than chance by at least one of the tests."""
         return self.mean > 0 and min(self.p_value, self.rank_p_value) <= SURE
 
     @property
     def by_ranks(self) -> bool:
-        """Whether it is sure by the rank test alone; the t interval may then include zero."""
+        """True if the gain is sure by the rank test alone; the t interval may include zero."""
         return self.sure and self.p_value > SURE
 
 
@@ -50,7 +50,7 @@ def lead(new: Standing, old: Standing) -> LossGain:
 
 
 def gain(new: Floats, old: Floats) -> LossGain:
-    """What clients gain by `new` losses (M,) in place of `old` ones; NaN where unknown."""
+    """Compute the gain of `new` losses (M,) over `old` ones; NaN where unknown."""
     from scipy.stats import ttest_1samp, wilcoxon
 
     known = ~(np.isnan(new) | np.isnan(old))
@@ -135,5 +135,5 @@ def one_beside(standing: Standing, one: Standing) -> Standing:
 
 
 def ahead(new: Standing, old: Standing) -> bool:
-    """Whether the losses of a `new` way are surely the lower ones."""
+    """Return True if the losses of a `new` way are surely lower."""
     return lead(new, old).sure

@@ -1,4 +1,4 @@
-"""How many groups the clients form, and who is in which, by how their descriptors lie.
+"""The number of groups of clients, and their members, by clients' descriptors.
 
 Clients of a group have one true descriptor, from which theirs differ by noise of a known size: a
 mixture of as many normal distributions as there are groups. The number of groups is the one with
@@ -67,13 +67,13 @@ def best(found: Sequence[Grouping]) -> Grouping:
 
 
 def _num_places(where: Floats) -> int:
-    """How many rows differ by more than rounding."""
+    """Return the number of rows that differ by more than rounding."""
     scale = np.abs(where).max(initial=0) or 1.0
     return len(np.unique((where / scale).round(DIGITS), axis=0))
 
 
 def _in_noise(halves: Halves) -> Halves:
-    """The same halves, in units of the noise that shows between the two halves of each client."""
+    """Return the halves in units of the noise between the two halves of each client."""
     apart = _apart(halves)
     size, width = apart.shape
     noise = (apart.T @ apart + PRIOR * np.eye(width)) / (size + PRIOR)

@@ -35,7 +35,7 @@ def judges(split: Split) -> NDArray[np.bool_]:
 
 
 def by_example(split: Split) -> bool:
-    """Whether too few clients have examples to be compared by their means."""
+    """True if too few clients have examples to be compared by their means."""
     return int((num_labelled(split) > 0).sum()) < FEWEST_CLIENTS
 
 
@@ -66,7 +66,7 @@ def example_losses(net: Net, split: Split, standing: Standing) -> Losses:
 def with_examples(
     net: Net, trial: Federation, standings: Sequence[Standing]
 ) -> tuple[Standing, ...]:
-    """The same, with their losses by example where clients are too few to judge by."""
+    """Return the losses with those of single examples, if clients are too few."""
     if not by_example(trial.test):
         return tuple(standings)
     return tuple(

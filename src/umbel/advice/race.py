@@ -251,7 +251,7 @@ def _done(standing: Standing) -> bool:
 
 
 def _without_losers(standings: Sequence[Standing]) -> list[Standing]:
-    """The same; clusters that are surely behind the best are stopped.
+    """Return the ways, with those clusters stopped that are surely behind the best way.
 
     One model and training alone are never stopped: the advised way is compared with both.
     """
@@ -266,6 +266,6 @@ def _without_losers(standings: Sequence[Standing]) -> list[Standing]:
 
 
 def _far_behind(standing: Standing, best: Standing) -> bool:
-    """Whether its mean loss is surely higher, by a t-test: many small differences may vanish."""
+    """Return True if its mean loss is surely higher, by a t-test."""
     lead = gain(best.loss, standing.loss)
     return lead.mean > 0 and lead.p_value <= SURE

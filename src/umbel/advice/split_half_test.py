@@ -46,7 +46,7 @@ class Halves:
         return found
 
     def seen_from(self, directions: Floats) -> Halves:
-        """The same, in these directions (D, Q) alone."""
+        """Return the halves in these directions (D, Q) alone."""
         return Halves(means=self.means @ directions, counts=self.counts)
 
     def whole(self) -> Floats:
@@ -131,7 +131,7 @@ def _likeness(halves: Halves) -> tuple[float, float]:
 
 
 def nearness(halves: Halves) -> float:
-    """How often a client's other half is nearer than another client's half; 0.5 by chance."""
+    """Share of pairs in which a client's other half is nearer than another's; 0.5 by chance."""
     first, second = halves.scaled()
     clients, lengths = len(first), (second**2).sum(1)
     nearer, ties = 0, -clients  # each client ties with itself

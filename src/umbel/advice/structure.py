@@ -1,4 +1,4 @@
-"""How clients' examples differ before any training, and the groups that follow from it."""
+"""Differences of clients' examples before any training, and the groups that follow from them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FEWEST_EXAMPLES = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """Whether clients differ in one respect: their inputs, labels, or labels given inputs."""
+    """A difference of clients in one respect: inputs, labels, or labels given inputs."""
 
     kind: str  #: "inputs", "labels" or "labels given inputs"
     p_value: float  #: p-value: probability of such a difference if clients do not differ
@@ -36,13 +36,13 @@ class Difference:
 
     @property
     def found(self) -> bool:
-        """Whether it is more than chance."""
+        """True if the difference is more than chance."""
         return self.p_value <= ALPHA
 
 
 @dataclass(frozen=True, kw_only=True)
 class Structure:
-    """How clients differ, and how they can be grouped by it."""
+    """The differences of clients, and groups of clients that follow from these."""
 
     differences: tuple[Difference, ...]  #: one for each kind that was looked at
     groupings: tuple[Ints, ...]  #: (M,) clusters of all clients, for 1, 2, ... clusters
@@ -52,7 +52,7 @@ class Structure:
 
     @property
     def found(self) -> bool:
-        """Whether clients differ in any respect."""
+        """True if clients differ in any respect."""
         return any(each.found for each in self.differences)
 
 
@@ -81,7 +81,7 @@ def structure(examples: Pooled, num_clients: int, seed: int) -> Structure:
 def _compared(
     kind: str, values: Floats, examples: Pooled, rng: np.random.Generator
 ) -> tuple[Difference, Floats]:
-    """Whether clients differ in this respect, and the numbers (N, Q) that show it; Q may be 0."""
+    """Test if clients differ in this respect: the result, and its numbers (N, Q)."""
     places = (examples.owner, examples.half, examples.num_clients)
     white = whitened(values, examples.owner, examples.num_clients)
     halves, chance = halves_of(white, *places), by_chance(values, *places, rng)

@@ -16,7 +16,7 @@ from umbel.run.scores import number_or_none
 
 @dataclass(frozen=True, kw_only=True)
 class ContenderRow:
-    """How one way to serve the clients did in the race."""
+    """The results of one way to serve the clients."""
 
     name: str
     rounds: int  # done
@@ -37,7 +37,7 @@ class ContenderRow:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientRow:
-    """What the answer means to one client."""
+    """The effect of the answer on one client."""
 
     name: str
     cluster: int
@@ -49,7 +49,7 @@ class ClientRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What `umbel advise` found."""
+    """The results of `umbel advise`."""
 
     answer: str
     num_clusters: int

@@ -61,7 +61,7 @@ class Contender:
 
     @property
     def tuned(self) -> bool:
-        """Whether clients fine-tune the model that they get."""
+        """True if clients fine-tune the model that they get."""
         return self.base is not None
 
     @property
@@ -110,22 +110,22 @@ class Standing:
 
     @property
     def outrun(self) -> bool:
-        """Whether it was stopped as worse, so that it can't be compared with others."""
+        """True if the way was stopped as worse, so that it can't be compared with others."""
         return self.stopped.startswith(BEHIND)
 
     @property
     def divided(self) -> bool:
-        """Whether clients are in more than one cluster: those that IFCA finds may be empty."""
+        """True if clients are in more than one cluster; IFCA may leave clusters empty."""
         return len(np.unique(self.clusters)) > 1
 
     @property
     def merged(self) -> bool:
-        """Whether it should cluster, but is one model that was started in another way."""
+        """True if a way that should cluster ended with one model, started in another way."""
         return self.contender.kind == "clusters" and bool(self.course) and not self.divided
 
     @property
     def settled(self) -> bool:
-        """Whether the last half of its rounds brought no improvement."""
+        """True if the last half of its rounds brought no improvement."""
         return self.rounds > EVALUATIONS and self.best_round <= PATIENCE * self.rounds
 
 
@@ -204,7 +204,7 @@ class Track:
         return standing
 
     def of_all(self) -> Track:
-        """The same, in which all clients take part in every round and time does not matter."""
+        """Return the run with all clients in every round, without regard to time."""
         return replace(self, participation=1.0, out_of_time=lambda ahead=0.0: False)  # noqa: ARG005
 
 
@@ -222,7 +222,7 @@ def to_tune(base: Standing, local: LocalTraining) -> Standing:
 
 
 def to_train_on(base: Standing, local: LocalTraining) -> Standing:
-    """The same with averaging after each epoch, to tell fine-tuning from longer training."""
+    """Return the way with averaging after each epoch, to tell tuning from longer training."""
     assert base.served is not None
     models, clusters = base.served.table, base.served.index
     algorithm = FixedClusters(clusters=tuple(clusters.tolist()), local=_by_epoch(local))

@@ -51,7 +51,7 @@ class Verdict:
 
     @property
     def tuned(self) -> bool:
-        """Whether clients should fine-tune the model that they get."""
+        """True if clients should fine-tune the model that they get."""
         return self.chosen.contender.tuned
 
 
@@ -84,7 +84,7 @@ def decide(standings: Sequence[Standing], structure: Structure) -> Verdict:
 
 
 def is_worth_it(standing: Standing, one: Standing) -> bool:
-    """Whether it surely beats one model; fine-tuning must also beat longer joint training.
+    """Return True if a way surely beats one model, and tuning longer training, too.
 
     Fine-tuning one model must also beat clusters that are trained longer, if these surely beat one
     model.
@@ -95,7 +95,7 @@ def is_worth_it(standing: Standing, one: Standing) -> bool:
 
 
 def below(standing: Standing, rival: Standing) -> bool:
-    """Whether its loss is lower by more than counts as equal."""
+    """Return True if its loss is lower by more than counts as equal."""
     return standing.mean < rival.mean - ALIKE * abs(rival.mean)
 
 
@@ -116,7 +116,7 @@ def _answer(chosen: Standing, one: Standing, field: Sequence[Standing]) -> Answe
 
 
 def _can_tell(one: Standing, field: Sequence[Standing]) -> bool:
-    """Whether a large gain over one model is ruled out, for every other way.
+    """Return True if no other way can have a large gain over one model.
 
     Where no client has an example to judge by, the losses of the first evaluation are infinite.
     """
@@ -147,7 +147,7 @@ def preferred_clusters(standings: Sequence[Standing], structure: Structure) -> S
 
 
 def in_field(standing: Standing, clustered: Standing | None) -> bool:
-    """Whether a way can be the answer; of all clusterings only one can, fine-tuned or not."""
+    """Return True if a way can be the answer; of all clusterings only one can."""
     if not standing.course:
         return False
     if standing.contender.kind != "clusters":
@@ -159,7 +159,7 @@ def in_field(standing: Standing, clustered: Standing | None) -> bool:
 
 
 def _numbered(clusters: Ints) -> Ints:
-    """The same clusters without gaps in their numbers, where some are empty."""
+    """Return the clusters without gaps in their numbers, which empty ones leave."""
     found: Ints = np.unique(clusters, return_inverse=True)[1].astype(np.int64)
     return found
 

@@ -227,17 +227,17 @@ class Seeds:
 
     @property
     def title(self) -> str:
-        """What messages call it."""
+        """Name of the comparison in messages."""
         return titled(self.table["name"], self.seeds)
 
     def experiments(self) -> list[ExperimentSettings]:
-        """What is run."""
+        """Experiments to run."""
         experiment: ExperimentSettings = structured(self.table, ExperimentSettings)
         return [experiment.with_seed(seed) for seed in self.seeds]
 
     @property
     def folders(self) -> list[RunFolder]:
-        """Where they are made."""
+        """Folders of the runs."""
         return [RunFolder.of(self.runs_dir, seeded) for seeded in self.experiments()]
 
     def make(self, screen: Screen) -> JobMade[Seeds]:

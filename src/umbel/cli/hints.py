@@ -1,4 +1,4 @@
-"""What to write in place of options and commands that there are not."""
+"""Advice for options and commands that do not exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXTRA = re.compile(r"unexpected extra argument \((\S+=\S*)\)")
 
 
 def hint_for(error: click.ClickException, words: Sequence[str]) -> str | None:
-    """What to write, if the words of a command have a setting in place of an option."""
+    """Return advice if the words of a command have a setting in place of an option."""
     context = getattr(error, "ctx", None)
     if context is None:
         return None
@@ -54,7 +54,7 @@ def no_such_command(name: str, known: Sequence[str]) -> str:
 
 
 def _value(option: str, words: Sequence[str]) -> str:
-    """What was written for an option."""
+    """Return the value that was written for an option."""
     for place, word in enumerate(words):
         if word.startswith(f"{option}="):
             return word.partition("=")[2]

@@ -17,7 +17,7 @@ from umbel.cli.hints import no_such_command
 
 @dataclass(frozen=True)
 class CommandPlace:
-    """Where a command is defined, and its line in the list of commands."""
+    """The module of a command, and its line in the list of commands."""
 
     module: str
     attribute: str
@@ -60,7 +60,7 @@ class LazyGroup(click.Group):
 
 
 def with_verbose(command: click.Command) -> click.Command:
-    """The same command with the option -v, and so for the commands of a group."""
+    """Add the option -v to a command, or to all commands of a group."""
     talking = copy(command)
     talking.params = [*command.params, _verbose()]
     if isinstance(command, click.Group) and isinstance(talking, click.Group):

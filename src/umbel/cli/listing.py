@@ -77,7 +77,7 @@ def list_(kind: str | None, pattern: str | None, form: RowFormat | None) -> None
 
 
 def _kind_hint(word: str) -> str:
-    """What to write in place of a kind, which may be the name of a thing."""
+    """Return advice for an unknown kind, which may be the name of a thing."""
     for kind in KINDS:
         if word in entries(kind):
             return f"write `{command('list', kind, word)}`"

@@ -170,7 +170,7 @@ def allow(experiment: ExperimentSettings, no_import: bool) -> None:
 
 
 def allow_parts(experiment: ExperimentSettings, parts: Iterable[str], no_import: bool) -> None:
-    """As `allow`, for a command that imports only what these parts of an experiment name."""
+    """Allow code as `allow` does, for a command that imports only these parts."""
     from umbel.experiment.toml_file import plain
     from umbel.experiment.unimported import strangers_in
 
@@ -179,7 +179,7 @@ def allow_parts(experiment: ExperimentSettings, parts: Iterable[str], no_import:
 
 
 def allow_rounds(folder: RunFolder, no_import: bool) -> None:
-    """As `allow`, for resuming a run; a run made in Python is refused later and imports nothing."""
+    """Allow code as `allow` does, to resume a run; a run made in Python imports nothing."""
     from umbel.experiment.made_in_python import OwnData
 
     experiment = folder.experiment

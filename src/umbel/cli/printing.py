@@ -56,7 +56,7 @@ def print_tables(*tables: RenderableType, sep: str = "\n") -> None:
 
 
 def how_far(folder: RunFolder) -> str:
-    """How many rounds are done, and why no more."""
+    """Return the number of rounds done, and the reason for the end."""
     done, stop = len(folder.records()), folder.stop
     if stop is None:
         return counted(done, "round")

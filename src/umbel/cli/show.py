@@ -293,7 +293,7 @@ def print_run(folder: RunFolder) -> None:
 
 
 def _what(experiment: ExperimentSettings) -> str:
-    """What was run, in short; --config has the rest."""
+    """Describe the experiment in short; --config has the rest."""
     from umbel.experiment.toml_file import plain
 
     method, network = (plain(part)["name"] for part in (experiment.algorithm, experiment.model))

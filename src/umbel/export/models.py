@@ -52,7 +52,7 @@ LONGEST_QUOTED = 200
 Run = Callable[[Tensor], Tensor]
 
 Said = Mapping[str, str]
-"""What a file says of itself: the identity of its run, and whose model it is."""
+"""The header of a file: the identity of its run, and whose model it holds."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,10 @@ def export_model(
 
 
 def _place(result: SavedRun, to: Format, out: Path | str | None, name: str) -> Path:
-    """Where the model goes: to `out`, or by its name into the run's folder. Raises `UsageError`."""
+    """Return the path of the model: `out`, or its name in the run's folder.
+
+    Raises `UsageError`.
+    """
     file = result.folder.file("exported") / (name + SUFFIXES[to]) if out is None else Path(out)
     if out is None:
         check_no_link(file.parent, file)
@@ -122,7 +125,7 @@ def _place(result: SavedRun, to: Format, out: Path | str | None, name: str) -> P
 
 
 def _place_beside(file: Path) -> Path:
-    """Where the encoding of the model's inputs goes. Raises `UsageError`."""
+    """Return the path of the encoding of the model's inputs. Raises `UsageError`."""
     # The end of another name, as of "model v1.0", tells models apart.
     name = file.stem if file.suffix.lower() in OF_MODELS else file.name
     beside = file.with_name(f"{name}-{encoding_file.FILE}")

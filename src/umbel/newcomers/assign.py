@@ -41,7 +41,7 @@ from umbel.summary import few
 log = logging.getLogger(__name__)
 
 UNLABELLED = "1 - how likely by its inputs"
-"""What a score is where newcomers have no labels."""
+"""Meaning of a score for newcomers without labels."""
 
 BY_LOSS = "no other cluster's model fits it better, by loss"
 BY_INPUTS = "its inputs are of the cluster"
@@ -85,7 +85,7 @@ def federation_of(
 
 
 def _unlike(own: Encoding, encoding: Encoding, path: Path) -> str:
-    """How the encoding of newcomers' own table differs from the run's, and what to do."""
+    """Describe the difference of newcomers' encoding from the run's, with advice."""
     how = f'give the table itself: load("{path}").assign("new.csv")'
     if not own.has_tokenizer_of(encoding):
         if own.tokenizer == encoding.tokenizer:
@@ -101,7 +101,7 @@ def _unlike(own: Encoding, encoding: Encoding, path: Path) -> str:
 
 
 def _scaled(federation: Federation, scale: ChannelScale | None, result: SavedRun) -> Federation:
-    """The same with inputs scaled as the run's were, if they have its channels.
+    """Scale inputs as the run's were scaled, if the newcomers have its channels.
 
     Raises `UsageError` where the run scaled its own, and nothing says how.
     """
@@ -155,7 +155,7 @@ def _check_like_the_sites(newcomers: Federation, path: Path) -> None:
 
 
 def _with_targets_that_fit(federation: Federation, result: SavedRun) -> Federation:
-    """The same, with zeros as targets in the form of the run's targets: one or many per example."""
+    """Set targets to zeros, in the form of the run's: one or many per example."""
     made_for, net = result.made_for[0], result.net
     answered = net.objective == CLASSIFICATION and made_for.num_classes is not None
     try:

@@ -1,4 +1,4 @@
-"""How likely a newcomer's cluster has the best model for it, by losses on its examples."""
+"""The probability that a newcomer's cluster has the best model for it, by its losses."""
 
 from __future__ import annotations
 

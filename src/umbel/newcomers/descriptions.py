@@ -225,7 +225,7 @@ def _divisions(sizes: Ints) -> int:
 
 
 def _same(one: Ints, other: Ints) -> bool:
-    """Whether two rows of cluster numbers describe the same clustering."""
+    """Return True if two rows of cluster numbers describe the same clustering."""
     pairs = len(set(zip(one.tolist(), other.tolist(), strict=True)))
     return pairs == len(set(one.tolist())) == len(set(other.tolist()))
 

@@ -31,7 +31,7 @@ class Cell:
     experiment: ExperimentSettings
 
     def in_precision(self, precision: Precision) -> Cell:
-        """The same, but clients compute in this precision."""
+        """Return a copy in which clients compute in this precision."""
         engine = replace(self.experiment.engine, precision=precision)
         return replace(self, experiment=replace(self.experiment, engine=engine))
 
@@ -88,7 +88,7 @@ class Reproduction:
         return tuple(self.make(size))
 
     def in_precision(self, precision: Precision) -> Reproduction:
-        """The same, but clients compute in this precision."""
+        """Return a copy in which clients compute in this precision."""
 
         def make(size: Size) -> list[Cell]:
             return [cell.in_precision(precision) for cell in self.cells(size)]

@@ -39,7 +39,7 @@ class Compared:
 
     @property
     def within(self) -> bool | None:
-        """Whether the two lie within their spreads of each other.
+        """Return True if the two lie within their spreads of each other.
 
         None without both numbers, and for a lower bound that the paper's number doesn't contradict:
         how far apart the two are is not known.
@@ -181,7 +181,7 @@ def order(wanted: Reproduction, results: SavedResults, measure: str, around: str
 
 
 def has_order(wanted: Reproduction, results: SavedResults, measure: str) -> bool:
-    """Whether the paper has numbers for two rows of one column."""
+    """Return True if the paper has numbers for two rows of one column."""
     known = [c.column for c in compared(wanted, results, measure) if c.difference is not None]
     return len(known) > len(set(known))
 

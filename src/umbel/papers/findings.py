@@ -115,7 +115,7 @@ class Paper:
 
     @classmethod
     def of(cls, folder: Path) -> Paper:
-        """What its `findings.md` says."""
+        """Read a paper's `findings.md`."""
         title, *parts = (folder / "findings.md").read_text(encoding="utf-8").split("\n## ")
         return cls(folder.name, title.strip().removeprefix("# "), tuple(map(Findings.of, parts)))
 

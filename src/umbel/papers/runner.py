@@ -54,7 +54,7 @@ def distinct_experiments(wanted: Reproduction, size: Size) -> list[ExperimentSet
 
 
 def taken(runs_dir: Path, experiment: ExperimentSettings) -> str:
-    """Why the folder of this name can't hold the run: it has another's. Empty if it can."""
+    """Return why the folder of this name can't hold the run; "" if it can."""
     folder = RunFolder.of(runs_dir, experiment)
     try:
         if folder.begun:
@@ -93,7 +93,7 @@ def results(
 
 
 def _sessions(folder: RunFolder) -> list[dict[str, Any]]:
-    """What is noted of the processes that made a run; nothing if the notes are damaged."""
+    """Return the notes about the processes that made a run; nothing if they are damaged."""
     try:
         return folder.sessions.read()
     except UsageError as error:
@@ -113,7 +113,7 @@ def _finished_runs(
 
 
 def _finished(experiment: ExperimentSettings, runs_dir: Path) -> bool:
-    """Whether its run has all rounds, and its folder no other experiment's."""
+    """Return True if the run has all rounds, in a folder of no other experiment."""
     folder = RunFolder.of(runs_dir, experiment)
     if not folder.finished or taken(runs_dir, experiment):
         return False
@@ -127,7 +127,7 @@ def left_out(
     runs_dir: Path,
     without: Reproduction | None = None,
 ) -> Iterator[str]:
-    """Why runs can't be results: stopped early, or others in their folders; a sentence for each.
+    """Return a sentence for each run that can't be a result: stopped early, or another's.
 
     Those of a part that has been looked at are left out by `without`.
     """

@@ -49,7 +49,7 @@ class CellResult:
         return max(map(len, self.values.values()), default=0)
 
     def first(self, num_seeds: int) -> CellResult:
-        """The same with the values of the first seeds alone."""
+        """Return the results with the values of the first seeds alone."""
         return replace(self, values={name: of[:num_seeds] for name, of in self.values.items()})
 
     def mean(self, measure: str) -> float | None:
@@ -74,7 +74,7 @@ class CellResult:
 
 @dataclass(frozen=True)
 class MadeCell:
-    """How results were made."""
+    """The versions and the machine that made results."""
 
     command: str  # the last one
     versions: Mapping[str, str]  # of the runs, by package; several if they differ
@@ -126,7 +126,7 @@ class SavedResults:
 
     @classmethod
     def read(cls, file: Path) -> SavedResults:
-        """The inverse of `write`."""
+        """Read the results that `write` has written."""
         table: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         cells = tuple(_cell(cell) for cell in table["cells"])
         made = MadeCell(**table["made"])
@@ -140,7 +140,7 @@ def kept(name: str) -> Iterator[SavedResults]:
 
 
 def made_in(command: str, seconds: float, sessions: Sequence[Mapping[str, Any]]) -> MadeCell:
-    """How the runs with these sessions were made: all versions, threads and GPUs that they had.
+    """Return all versions, threads and GPUs of the runs with these sessions.
 
     Runs do not note the name of their processor; it is this machine's.
     """

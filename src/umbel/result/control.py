@@ -94,7 +94,7 @@ def control(folder: RunFolder) -> ExperimentSettings:
 
 
 def _has_one(folders: Sequence[RunFolder]) -> bool:
-    """Whether these runs, which differ in their seed, are of a method that gets a control."""
+    """Return True if these runs, which differ in their seed, are of a method with a control."""
     algorithm = folders[0].runnable.algorithm
     method = _trainer(algorithm)
     if type(innermost(algorithm)) in WITHOUT or isinstance(method, RandomClusters):
@@ -107,7 +107,7 @@ def _has_one(folders: Sequence[RunFolder]) -> bool:
 
 
 def _nothing_yet(folder: RunFolder) -> str:
-    """Why a run has no clusters that random ones can be compared with; empty if it has."""
+    """Return why a run has no clusters to compare with random ones; "" if it has."""
     clusters, sizes = {client.cluster for client in folder.clients()}, _sizes(folder)
     if _as_drawn(folder):
         return "its clusters are still those that it began with"
@@ -120,12 +120,12 @@ def _nothing_yet(folder: RunFolder) -> str:
 
 
 def _as_drawn(folder: RunFolder) -> bool:
-    """Whether a run is of CFL-GP, and has not yet sent a model to all clients to compare them."""
+    """Return True for a run of CFL-GP that has not sent a model to all clients yet."""
     return folder.records()[-1].measures.get("queries") == 0
 
 
 def _why_none(method: Algorithm[Any]) -> str:
-    """Why the local training of a method can't be that of a control; empty if it can."""
+    """Return why a control can't use the local training of a method; "" if it can."""
     if _steps_by_no_mean(method):
         return "its steps are not means of gradients, as those of random clusters are"
     if _training(method) is None:
@@ -165,7 +165,7 @@ def _values(method: Algorithm[Any], kind: type) -> list[Any]:
 
 
 def _steps_by_no_mean(method: Algorithm[Any]) -> bool:
-    """Whether the server's step is not a mean over a cluster, unlike that of the control.
+    """Return True if the server's step is not a mean over a cluster, as the control's is.
 
     So it is with sums of gradients, and with IFCA's division by the number of all clients.
     """

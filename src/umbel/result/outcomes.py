@@ -140,12 +140,15 @@ def _simplest(name: str) -> tuple[bool, int, str]:
 
 
 def _likeness(run: Result) -> str:
-    """What runs that learn the same have alike; clients over Flower may be others in each run."""
+    """Return values that are equal for runs that learn the same.
+
+    Clients over Flower may differ in each run.
+    """
     return str(run.folder.path) if over_flower(run.folder.path) else likeness(run.experiment)
 
 
 def _place(run: Result) -> tuple[Path, str, int]:
-    """Where a run is, and the name and seed that it has, or that what it controls has."""
+    """Return the path of a run, and its name and seed, or those of the run that it controls."""
     experiment = run.experiment
     return run.folder.path.parent, experiment.name.removesuffix(OF_CONTROL), experiment.seed
 
@@ -163,7 +166,7 @@ def _check_single(runs: Sequence[Result]) -> None:
 
 
 def is_control(run: Result) -> bool:
-    """Whether `umbel compare --control` made it."""
+    """True if `umbel compare --control` made the run."""
     return CONTROL in parts_of(run.experiment.name)[1].items()
 
 
@@ -192,7 +195,7 @@ def _shortest(paths: set[str]) -> dict[str, str]:
 
 
 def uneven(methods: Methods) -> bool:
-    """Whether methods have different numbers of seeds, which tables must then show."""
+    """Return True if methods have different numbers of seeds, which tables must then show."""
     return len({len(runs) for _, runs in methods}) > 1
 
 
@@ -281,7 +284,7 @@ def variants(runs: Sequence[Result]) -> list[tuple[Mapping[str, str], list[Resul
 
 
 def _settings(experiment: ExperimentSettings) -> dict[str, str]:
-    """What makes an experiment, by dotted names."""
+    """Return the settings of an experiment by dotted names."""
     table = toml_file.plain(experiment)
     of_python = [part for part in ("scenario", "model") if ":Own" in str(table[part]["name"])]
     left_out = BESIDE | SAME_ANYHOW | {f"{p}.{name}" for p in of_python for name in DIGESTS}
@@ -289,7 +292,7 @@ def _settings(experiment: ExperimentSettings) -> dict[str, str]:
 
 
 def likeness(experiment: ExperimentSettings) -> str:
-    """What is equal for experiments that learn the same, whatever they are called."""
+    """Return values that are equal for experiments that learn the same, whatever their names."""
     left_out = (BESIDE - {"rounds"}) | SAME_ANYHOW
     return repr(sorted(settings_of(experiment, left_out).items()))
 

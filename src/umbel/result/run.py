@@ -1,4 +1,4 @@
-"""What users hold in Python: a named scenario, an experiment, its run, and the result of it."""
+"""The objects of users in Python: a named scenario, an experiment, its run, and its result."""
 
 from __future__ import annotations
 

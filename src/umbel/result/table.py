@@ -20,7 +20,7 @@ ACTING = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Characters that terminals act on although JSON may contain them unescaped."""
 
 Value = Any
-"""What JSON knows: text, a number, true or false, None where nothing is known, or a list."""
+"""A value of JSON: text, a number, true or false, a list, or None if unknown."""
 
 
 @dataclass(frozen=True)

@@ -36,17 +36,17 @@ RESULTS = (
     *("accuracy", "worst", "accuracy_std", "weighted_accuracy", "loss"),
     *("num_clusters", "ari", "purity", "nmi"),
 )
-"""What the last round of a run measured; before its end, the last round that was evaluated."""
+"""Results of a run's last round; before its end, of the last evaluated round."""
 
 OF = ("run", "round", "client")
-"""What the rows of the tables are of."""
+"""Kinds of rows of the tables."""
 
 EVENNESS = (
     *("worst_tenth", "spread"),
     *("worse_than_alone", "surely_worse_than_alone"),
     *("worse_than_one_model", "surely_worse_than_one_model"),
 )
-"""How evenly a finished run serves its clients; worse off than with local-only and with FedAvg."""
+"""Evenness of a finished run, and the clients that local-only or FedAvg serves better."""
 
 COSTS = ("megabytes_down", "megabytes_up", "gradient_evaluations", "loss_evaluations", "seconds")
 """Traffic and work of each client, and time, of all rounds so far."""
@@ -110,7 +110,7 @@ class Results:
 
     @property
     def rows(self) -> tuple[dict[str, Value], ...]:
-        """What is known of each run, by name."""
+        """Return the columns of each run, by name."""
         return self.runs.rows
 
     def column(self, name: str) -> list[Value]:
@@ -237,7 +237,7 @@ def _evenness(found: Fairness) -> dict[str, Value]:
 
 
 def _agreement(run: Result) -> dict[str, Value]:
-    """How well the clusters agree with each attribute."""
+    """Return the agreement of the clusters with each attribute."""
     clients = run.clients if run.finished else []
     scores = {"ami": adjusted_mutual_information, "ari": adjusted_rand_index}
     return {

@@ -1,4 +1,4 @@
-"""Whether states are the same."""
+"""Comparison of states, value by value."""
 
 from __future__ import annotations
 

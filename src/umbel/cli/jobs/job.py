@@ -52,14 +52,14 @@ U = TypeVar("U", bound=Unit)
 
 @dataclass(frozen=True)
 class JobMade(Generic[U]):
-    """What is still to be made after a unit."""
+    """The parts of a unit that are still to be made."""
 
     parts: Sequence[U] = ()  # runs that are not faster together in one process
     busy: Sequence[U] = ()  # runs on which another command works
     failed: Sequence[str] = ()  # why some of its runs can't go on; this stops no others
 
     def beside(self, other: JobMade[U]) -> JobMade[U]:
-        """What is left of this and of another one."""
+        """Combine the remaining parts of two units."""
         return JobMade(
             [*self.parts, *other.parts],
             [*self.busy, *other.busy],
@@ -114,7 +114,7 @@ class JobFailed:
 
 
 News: TypeAlias = Begun | Told | Ended | Said | logging.LogRecord | JobMade[Any] | JobFailed
-"""What a job sends."""
+"""A message of a job."""
 
 
 class JobError(RuntimeError):

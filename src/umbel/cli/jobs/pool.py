@@ -52,7 +52,7 @@ def ending_in_order() -> Iterator[None]:
 
 
 AGAIN = 3
-"""How often a unit is made again whose process was killed."""
+"""Number of times that a unit is made again if its process was killed."""
 
 PAUSE = 0.5
 """Seconds to wait for the system to remove the process that jobs are forked from."""
@@ -89,7 +89,7 @@ class Job:
             self.pipe.send(unit)
 
     def news(self) -> News | None:
-        """What it sent; None if it has ended and holds no more locks."""
+        """Return the next message; None if the job has ended and holds no more locks."""
         try:
             news: News = self.pipe.recv()
         except (EOFError, OSError):
@@ -104,7 +104,7 @@ class Job:
 
     @property
     def end(self) -> str:
-        """How it ended."""
+        """Describe the end of the job's process, for messages."""
         code = self.process.exitcode or 0
         with suppress(ValueError):
             return f"was killed ({signal.Signals(-code).name})"
@@ -132,7 +132,7 @@ def make_in_jobs(units: Sequence[U], runs: int, count: int, screen: OwnScreen) -
 
 
 class Desk(Generic[U]):
-    """What waits, which job makes what, and the lines that show it."""
+    """The waiting units, the unit of each job, and the lines that show them."""
 
     def __init__(self, units: Sequence[U], threads: int, begin: Begin, screen: OwnScreen) -> None:
         self.waiting = deque(Attempt(unit) for unit in units)

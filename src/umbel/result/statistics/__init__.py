@@ -1,1 +1,1 @@
-"""What the results of several runs say: who fares how, who is ahead, and how sure that is."""
+"""Statistics of several runs: results of each method, differences, and their certainty."""

@@ -1,4 +1,4 @@
-"""How well clusters agree with what is known of the clients, such as a person or an airport."""
+"""Agreement of clusters with an attribute of the clients, such as a person or an airport."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from umbel.folder.clients_file import Client
 from umbel.run import scores
 
 Score: TypeAlias = Callable[[Sequence[str], Sequence[int]], float]
-"""How well clusters agree with values of the same clients."""
+"""Agreement of clusters with values of the same clients."""
 
 
 def adjusted_mutual_information(values: Sequence[str], clusters: Sequence[int]) -> float:
@@ -23,7 +23,7 @@ def adjusted_mutual_information(values: Sequence[str], clusters: Sequence[int]) 
 
 
 def adjusted_rand_index(values: Sequence[str], clusters: Sequence[int]) -> float:
-    """The same by pairs of clients: 1 where both are the same, about 0 for a random assignment."""
+    """Compute agreement by pairs of clients: 1 if both are the same, about 0 by chance."""
     return scores.adjusted_rand_index(np.asarray(values), np.asarray(clusters))
 
 

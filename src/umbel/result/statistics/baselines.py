@@ -17,7 +17,7 @@ BASELINES = LOCAL, FEDERATED = ("local-only", "FedAvg")
 
 
 def baseline_of(experiment: ExperimentSettings) -> str:
-    """Which baseline this is, or nothing; a clustered method with one cluster is FedAvg, too.
+    """Return the name of a baseline, else ""; a clustered method with one cluster is FedAvg.
 
     Methods whose clients tune their models in the end are none.
     """
@@ -38,7 +38,7 @@ class Baseline:
     last: Record
 
     def quality(self, by_loss: bool) -> float:
-        """How well it serves clients; more is better."""
+        """Return a number for the quality of the models that clients get; more is better."""
         value = self.last.loss if by_loss else self.last.accuracy
         if value is None:
             return float("-inf")

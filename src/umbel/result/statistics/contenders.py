@@ -48,7 +48,7 @@ def contenders(runs: Sequence[Result], measure: Measure) -> list[ComparedMethod]
 
 
 def gains(one: ComparedMethod, other: ComparedMethod, measure: Measure) -> list[Gain]:
-    """How much better `one` is than `other`, for each client and seed that both had."""
+    """Return the gains of `one` over `other`, for each client and seed that both had."""
     gained = []
     for seed in sorted(set(one.scores) & set(other.scores)):
         if not one.data[seed].is_like(other.data[seed]):
@@ -65,7 +65,7 @@ def gains(one: ComparedMethod, other: ComparedMethod, measure: Measure) -> list[
 
 
 def _rank(quality: float, measure: Measure) -> tuple[bool, float]:
-    """What is not known comes first."""
+    """Order values; unknown ones come first."""
     return isfinite(quality), rounded(-quality if measure.lower else quality)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 LEVEL = 0.95
-"""How often an interval is to hold what it is about."""
+"""Coverage of the intervals."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Crossed:
 
     @property
     def num_gains(self) -> int:
-        """How many there are, at most S times N."""
+        """Number of known gains, at most S times N."""
         return int(self.known.sum())
 
 

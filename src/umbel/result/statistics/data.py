@@ -1,4 +1,4 @@
-"""Whether two runs are of the same clients and examples, so that they can be compared."""
+"""Comparison of the clients and examples of two runs: only with equal ones can runs be compared."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ VALUES = "values"
 
 @dataclass(frozen=True)
 class Data:
-    """What a run was made of: a scenario, and what its files held then, where that is known."""
+    """The data of a run: its scenario, and digests of its examples then, if known."""
 
     scenario: Scenario
     personal: Personal | None = None
@@ -47,7 +47,7 @@ class Data:
 
     @classmethod
     def of(cls, run: Result) -> Data:
-        """That of a run in a folder. Only the header of its checkpoint is read."""
+        """Read the data of a run in a folder, from the header of its checkpoint alone."""
         made = header_of(run.folder.file("checkpoint.safetensors")).get("made")
         said = made.get("federation") if isinstance(made, dict) else None
         experiment, traits = run.experiment, said if isinstance(said, dict) else {}
@@ -56,7 +56,7 @@ class Data:
         return cls(experiment.scenario, experiment.personal, traits)
 
     def is_like(self, other: Data) -> bool:
-        """Whether results on both can be compared."""
+        """Return True if results on both can be compared."""
         return self._source(other) == other._source(self) and not self.was_changed(other)
 
     def _source(self, other: Data) -> Scenario:
@@ -70,7 +70,7 @@ class Data:
         return whole if alike else replace(whole, **SET_APART)
 
     def was_changed(self, other: Data) -> bool:
-        """Whether the files of one scenario held other examples."""
+        """Return True if the files of one scenario held other examples."""
         both = [name for name in self.traits if name in other.traits]
         if self.personal != other.personal:
             both = [name for name in both if name in WHOLE]

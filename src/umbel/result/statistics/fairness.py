@@ -1,4 +1,4 @@
-"""How evenly a run serves its clients: the worst tenth, the spread, and who is worse off."""
+"""Evenness of a run's results over clients: worst tenth, spread, and who is worse off."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class WorseOff:
 
 @dataclass(frozen=True, kw_only=True)
 class Fairness:
-    """How evenly a run serves its clients; None for what is not known."""
+    """Evenness of a run's results over clients; None for unknown values."""
 
     worst_tenth: float | None = None  # mean accuracy, or loss, of the worst tenth of clients
     spread: float | None = None  # standard deviation over clients
@@ -56,7 +56,7 @@ def fairness(run: Result, baselines: Baselines) -> Fairness:
 
 
 def value_of(client: Client, by_loss: bool) -> float | None:
-    """What a client is judged by."""
+    """Return the value by which a client is judged."""
     return client.loss if by_loss else client.accuracy
 
 
@@ -101,7 +101,7 @@ def magnitude(values: Iterable[float | None]) -> float:
 
 
 def worse_by_more_than_chance(now: float, then: float, examples: int) -> bool:
-    """Whether an accuracy on this many test examples is lower than another beyond chance."""
+    """Return True if an accuracy on so many test examples is surely lower than another."""
     # With a right and a wrong answer more, the error of few examples is not taken for zero.
     shares = [(examples * accuracy + 1) / (examples + 2) for accuracy in (now, then)]
     error = sqrt(sum(share * (1 - share) for share in shares) / (examples + 2))

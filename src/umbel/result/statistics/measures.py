@@ -1,4 +1,4 @@
-"""What methods are compared by: accuracy, loss, or a metric of their runs."""
+"""Measures by which methods are compared: accuracy, loss, or a metric of their runs."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class Measure:
 
     @property
     def lower(self) -> bool:
-        """Whether less of it is better."""
+        """True if lower values are better."""
         return self.name in LOWER
 
     @property
     def best(self) -> str:
-        """Which of several is the best."""
+        """Return the best of several values."""
         return "lowest" if self.lower else "highest"
 
     def gain(self, on: str = "") -> str:
-        """What is better, as in "less test loss"."""
+        """Words for a gain, such as "less test loss"."""
         return " ".join(filter(None, ("less" if self.lower else "more", on, self.name)))
 
     def of_client(self, client: Client) -> float | None:
-        """How a client fares; None where that is not known."""
+        """Return the value of a client; None if it is not known."""
         return client.metrics.get(self.name, _own(client, self.name))
 
     def of_record(self, record: Record) -> float | None:
@@ -48,7 +48,7 @@ ACCURACY, LOSS = Measure("accuracy"), Measure("loss")
 
 
 def measure_of(runs: Sequence[Result], judge: str | None = None) -> Measure:
-    """What is asked for by name; else accuracy, or where no run has one, as in regression, loss.
+    """Return the measure of this name; by default accuracy, or loss if no run has accuracy.
 
     Raises `UsageError` for what not all of these runs measure, and for accuracy if none does.
     """

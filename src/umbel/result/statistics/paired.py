@@ -1,4 +1,4 @@
-"""How much better one method is than another, on the same clients under the same seeds.
+"""The gain of one method over another, on the same clients under the same seeds.
 
 The 95% interval takes seeds and clients as drawn by chance, and is the wider of two on each side:
 that of a paired bootstrap over both, and a t interval. With two or three seeds, too few for
@@ -48,7 +48,7 @@ def by_t(gains: Crossed, whole: Spread) -> Ends:
 
 
 def _reach(gains: Crossed, whole: Spread, doubt: float) -> float:
-    """How far from the mean an interval reaches that misses this share."""
+    """Return the distance from the mean to the end of an interval that misses this share."""
     from scipy.special import stdtrit
 
     seeds, clients, single = (
@@ -70,7 +70,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, kw_only=True)
 class Gain:
-    """How much better a client fares under a seed."""
+    """The gain of a client under a seed."""
 
     client: str
     seed: int
@@ -92,22 +92,22 @@ class Interval:
 
     @property
     def reversed(self) -> Interval:
-        """How much better the other one is."""
+        """Return the gain of the other method over this one."""
         return replace(self, mean=-self.mean, low=-self.high, high=-self.low)
 
     @property
     def sure(self) -> bool:
-        """Whether zero is outside."""
+        """True if the interval excludes zero."""
         return self.low > 0 or self.high < 0
 
     @property
     def ahead(self) -> bool:
-        """Whether it is a gain, beyond chance."""
+        """True if the gain is above zero, and sure."""
         return self.low > 0
 
     @property
     def known(self) -> bool:
-        """Whether there are pairs enough for an interval."""
+        """True if there are enough pairs for an interval."""
         return self.low > -inf
 
 

@@ -41,23 +41,23 @@ class Pair:
 
     @property
     def reversed(self) -> Pair:
-        """The same pair the other way round."""
+        """Return the pair in the other order."""
         lead = None if self.lead is None else self.lead.reversed
         return replace(self, better=self.other, other=self.better, lead=lead)
 
     @property
     def known(self) -> bool:
-        """Whether there are results enough to judge by."""
+        """True if there are enough results to judge by."""
         return self.lead is not None and self.lead.known
 
     @property
     def ahead(self) -> bool:
-        """Whether the better one is ahead by more than chance, as the only pair."""
+        """True if the better method is ahead beyond chance, taken as the only pair."""
         return self.lead is not None and self.lead.ahead
 
     @property
     def sure(self) -> bool:
-        """Whether it is so as one of all pairs."""
+        """True if it is ahead beyond chance, taken as one of all pairs."""
         return self.ahead and self.p_value <= DOUBT
 
 
@@ -87,7 +87,7 @@ class MethodStanding:
 
     @property
     def all_judged(self) -> bool:
-        """Whether the correction counts all pairs, as each has results enough to judge by."""
+        """True if the correction counts all pairs, as each has enough results."""
         return max(pair.of for pair in self.pairs) == len(self.pairs) + self.left_out
 
     @property
@@ -101,7 +101,7 @@ class MethodStanding:
 
 
 def standing(methods: Sequence[ComparedMethod], measure: Measure) -> MethodStanding:
-    """Who is ahead of whom; the best of the methods is the last."""
+    """Compare all pairs of methods; the best method comes last."""
     leader = methods[-1]
     if len(methods) <= MOST_METHODS:
         return MethodStanding(leader, tuple(pairs(methods, measure)))
@@ -120,7 +120,7 @@ def pairs(methods: Sequence[ComparedMethod], measure: Measure) -> list[Pair]:
 
 
 def _controls(one: ComparedMethod, other: ComparedMethod) -> bool:
-    """Whether one is in random clusters of the other's sizes."""
+    """Return True if one method has random clusters of the other's sizes."""
     return one.name == other.name + CONTROLS
 
 

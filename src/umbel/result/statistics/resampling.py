@@ -54,7 +54,7 @@ def by_bootstrap(gains: Crossed, whole: Spread, samples: int = MOST) -> Ends:
 
 
 def _distances(gains: Crossed, mean: float, error: float, samples: int) -> Iterator[Floats]:
-    """How far the means of samples are from that of the data, in their standard errors."""
+    """Return distances of the samples' means from the data's, in their standard errors."""
     rng = np.random.default_rng(SEED)
     left = min(samples, max(LEAST, CELLS // gains.num_clients))
     while left > 0:
@@ -77,7 +77,7 @@ def _several(rng: np.random.Generator, samples: int, size: int) -> Floats:
 
 
 def _drawn(rng: np.random.Generator, samples: int, size: int) -> Floats:
-    """How often each is drawn in each sample: (samples, size)."""
+    """Draw how often each entry is in each sample: (samples, size)."""
     places = rng.integers(size, size=(samples, size)) + size * np.arange(samples)[:, None]
     counts = np.bincount(places.ravel(), minlength=samples * size)
     return counts.reshape(samples, size).astype(np.float64)
