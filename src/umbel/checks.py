@@ -1,4 +1,4 @@
-"""One way to refuse a bad value: name the field, show the value, say what was expected."""
+"""Refusals of bad values: they name the field, show the value and say what was expected."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SMALL = 2**26
 """Requests for fewer bytes are not checked."""
 
 UNKNOWN = 2**40
-"""Free bytes that are assumed where the system reports none."""
+"""Free bytes that are assumed if the system reports none."""
 
 
 class UsageError(ValueError):
@@ -80,7 +80,7 @@ def lacks_memory(error: BaseException) -> bool:
 
 @contextmanager
 def memory_errors() -> Iterator[None]:
-    """Inside, what PyTorch raises if the machine has no memory left becomes a `MemoryError`."""
+    """Turn PyTorch's errors about lack of memory in the `with` block into `MemoryError`."""
     try:
         yield
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""Small tables of words and numbers, as text and as what notebooks show."""
+"""Small tables of words and numbers, as text, HTML and LaTeX."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def named(values: Iterable[tuple[str, str]], title: str = "") -> HtmlTable:
 def cut(
     heads: Sequence[str], rows: Sequence[Sequence[str]], title: str, rest: str = "rows"
 ) -> HtmlTable:
-    """A table of the first `MOST_ROWS` rows, whose note says how many more there are."""
+    """Make a table of the first `MOST_ROWS` rows, whose note counts the others."""
     more = len(rows) - MOST_ROWS
     note = f"... and {more:,} more {rest}" if more > 0 else ""
     return HtmlTable(tuple(heads), tuple(tuple(row) for row in rows[:MOST_ROWS]), title, note)

@@ -74,7 +74,7 @@ class Settings:
     """Names of the texts that are paths: in a TOML file they are relative to its folder."""
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
-        """Raise `UsageError` for an unknown keyword, and say what to write."""
+        """Raise `UsageError` with advice for an unknown keyword."""
         kind: Any = cls
         known: Any = _parameters(kind)
         for name in () if known is None else sorted(named.keys() - set(known)):
@@ -142,7 +142,7 @@ def argument(name: str, value: Any, kind: Any) -> Any:
 
 @dataclass(frozen=True)
 class Declared:
-    """A field of a dataclass, with what is needed to accept most values quickly."""
+    """A field of a dataclass, with the types and strings that surely fit it."""
 
     name: str
     kind: Any
@@ -322,7 +322,7 @@ R = TypeVar("R")
 
 
 def hinting(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function: an unknown keyword raises `UsageError`, which says what to write."""
+    """Decorate a function: an unknown keyword raises `UsageError` with advice."""
 
     @wraps(function)
     def call(*given: P.args, **named: P.kwargs) -> R:

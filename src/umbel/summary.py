@@ -23,7 +23,7 @@ def in_short(self: Any) -> str:
 
 
 def settings(value: object) -> str:
-    """The name of a value's class, with the fields whose values are not the defaults."""
+    """Return the name of a value's class, with the fields that differ from the defaults."""
     if not is_dataclass(value) or isinstance(value, type):
         return type(value).__name__
     changed = [f for f in fields(value) if f.init and _differs(f, getattr(value, f.name))]
@@ -43,7 +43,7 @@ def few(names: Sequence[str]) -> str:
 
 
 def number_text(value: float | None, digits: int) -> str:
-    """A number with this many digits after the point, a dash where it is not known.
+    """Format a number with this many digits after the point, a dash if it is unknown.
 
     What is rounded to zero has no sign.
     """

@@ -8,7 +8,7 @@ __version__ = "0.1.0"
 """Version of the package, such as "0.1.0"."""
 
 BESIDE = ("torch", "flwr", "ray")
-"""Packages whose versions matter to what is computed and sent, if they are loaded."""
+"""Packages whose versions matter for results and messages, if they are loaded."""
 
 ONE_RELEASE = "releases may compute differently: install the same one everywhere"
 """Advice about a difference of versions, for messages."""

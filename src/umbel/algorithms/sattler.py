@@ -219,7 +219,7 @@ def _check_participation(participation: float) -> None:
 
 
 class _Cut(NamedTuple):
-    """A cluster that was split, and what its absent members need to find their half later."""
+    """A split of a cluster, with the directions by which absent members find their half later."""
 
     cluster: int
     leaving: Tensor  # (W,) mean direction of the half that was cut off

@@ -145,7 +145,7 @@ class Sharing(Algorithm[SharingState]):
         return replace(served, models=each, adapted_from=served.models)
 
     def assign(self, state: SharingState, ctx: Context) -> Flow[Assigned]:
-        """Newcomers are compared by what they would share, as the run's clients were."""
+        """Compare newcomers by the shared values alone, as the run's clients were."""
         _, own = parted(ctx.layout, self.stays)
 
         def ask(request: Request) -> Flow[Replies]:

@@ -1,4 +1,4 @@
-"""Measures what a round costs: bytes, gradients, losses and seconds."""
+"""Measures the costs of a round: bytes, gradients, losses and seconds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Spent:
 
 @dataclass
 class Metered(Layer):
-    """Counts the bytes, what the work costs, and the seconds.
+    """Counts bytes, costs of the work, and seconds.
 
     Clients' memory (`MEMORY`) is not counted: deployed clients keep it, so that it is not sent.
     """

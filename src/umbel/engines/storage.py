@@ -50,7 +50,7 @@ def chosen(work: Work, *, train: T, test: T, validation: T | None) -> T:
 
 
 def store(federation: Federation, dtype: torch.dtype, device: torch.device) -> Storage:
-    """Move and cast the examples once; what needs no change is not copied."""
+    """Move and cast the examples once; tensors that fit already are not copied."""
 
     def cast(values: Tensor) -> Tensor:
         wanted = dtype if values.is_floating_point() else values.dtype

@@ -16,7 +16,7 @@ from umbel.files.atomic import write_text
 from umbel.files.seals import json_text, json_value
 
 MOST_NOTED = 1000
-"""Largest number of nodes whose refusals, and whose names, are kept."""
+"""Largest number of nodes with noted refusals, and with noted names."""
 
 
 def connected(nodes: Iterable[NodeInfo]) -> dict[int, str]:
@@ -102,7 +102,7 @@ class Owners:
         return taken
 
     def call(self, who: str, name: str) -> None:
-        """Note what a node calls itself."""
+        """Note the name that a node gives itself."""
         if self._has_room("names", who):
             self.names[who] = name
 

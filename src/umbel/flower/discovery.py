@@ -50,7 +50,7 @@ CLAIMED = " another node's, which brought the name first"
 
 @dataclass
 class Meeting:
-    """The nodes that have said which clients they have.
+    """The nodes that have named their clients.
 
     Slow nodes do not block others: a node that is busy or connects later is added when it answers.
     """
@@ -193,7 +193,7 @@ class Meeting:
         return f"; its greeting took {took:.0f} s, so set a larger time-limit"
 
     def silent(self) -> set[int]:
-        """Connected nodes that have not said who their clients are."""
+        """Return the connected nodes that have not named their clients yet."""
         return {*connected(nodes_of(self.grid, self.time_limit))} - {*self.sites, *self.left_out}
 
     def _greet(self, online: Collection[int]) -> None:
@@ -306,7 +306,7 @@ class Meeting:
         return {node: site for node, site in self.sites.items() if node in online}
 
     def _fitting(self, online: Collection[int]) -> dict[int, Site]:
-        """The connected sites that fit what is decided, or what most of them have so far.
+        """Return the connected sites that fit the decision, or the majority so far.
 
         There are none for a tie, which a site that is still to come may end.
         """
@@ -346,7 +346,7 @@ class Meeting:
         self._settle_scale(online)
 
     def _settle_scale(self, online: Mapping[int, str]) -> None:
-        """Leave out nodes whose inputs are on another scale than those of most; warn of the rest.
+        """Leave out nodes with inputs on another scale than most; warn about the rest.
 
         Raises `UsageError` if no scale is that of most nodes.
         """

@@ -1,4 +1,4 @@
-"""The engine whose clients are on other machines: one message a node, and an answer or not."""
+"""The engine whose clients are on other machines: one message a node, and one answer or none."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class FlowerEngine:
         )
 
     def tell(self, refused: Mapping[int, str]) -> None:
-        """Log why clients are refused whose replies could be read; the others are logged already.
+        """Log the reasons of clients whose replies were read, but are refused.
 
         `refused` are the reasons of a round, by the client's number.
         """

@@ -26,7 +26,7 @@ class ForgottenError(RefusedError):
 
 
 def refusing(read: Callable[P, T]) -> Callable[P, T]:
-    """Turn whatever reading a message raises into a refusal."""
+    """Turn any error of reading a message into a refusal."""
 
     @wraps(read)
     def guarded(*given: P.args, **named: P.kwargs) -> T:

@@ -73,13 +73,13 @@ WITHOUT_ANSWER = {
     5: "it has disconnected, or has given no sign of life for a minute",
     8: "its process died at work, as if memory was short; its log says more",
 }
-"""Codes of the errors that stand for an answer that never came, and what umbel says of each.
+"""Codes of errors that stand for an answer that never came, with the reasons for the user.
 
 The others are answers: the node could not load its app, or the app raised an error.
 """
 
 EXPIRED, NEARLY = (3, 4), 0.9
-"""Codes of what is gone, as when its time is up, and the share of the time that counts as all."""
+"""Codes of expired messages, and the share of the time limit that counts as all of it."""
 
 ASTRAY = "it says that it answers another message"
 
@@ -121,7 +121,7 @@ class Reply:
 def exchange(
     grid: Grid, contents: Mapping[int, tuple[str, RecordDict]], time_limit: float
 ) -> dict[int, Reply]:
-    """Send each node a message, and return what came back within a number of seconds.
+    """Send each node a message, and return the replies within a number of seconds.
 
     Replies are matched by the message that they answer, as errors come from the SuperLink and not
     from the failed node. Replies to older messages, and second replies, are ignored.

@@ -94,7 +94,7 @@ class Expectation:
         return self.digests[shape]
 
     def _net(self, form: SiteForm) -> Net:
-        """The network for this form, without memory for its values where the module allows it.
+        """Build the network for this form, without memory for its values if the module allows it.
 
         A module that must have its values is built only if it is small, or is what the settings ask
         for.

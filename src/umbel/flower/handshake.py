@@ -1,4 +1,4 @@
-"""Greetings: a node tells the server which clients it has, before any work."""
+"""Greetings: a node names its clients to the server before any work."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def own_versions() -> ConfigRecord:
 
 @refusing
 def versions_in(content: RecordDict) -> dict[str, str]:
-    """The releases of the other side; empty if it tells none. Raises `RefusedError` for others."""
+    """Read the releases of the other side; empty if unknown. Raises `RefusedError`."""
     if VERSIONS not in content:
         return {}
     told = fields.config(content, VERSIONS)

@@ -1,4 +1,4 @@
-"""The ledger of a node: what it has released, and the secret behind its noise, in files."""
+"""The ledger of a node: the updates that it has released, and the secret of its noise, in files."""
 
 from __future__ import annotations
 

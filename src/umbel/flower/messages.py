@@ -156,7 +156,7 @@ def answer(
 
 
 def refusal(error: Exception, private: bool = True) -> RecordDict:
-    """Write why a node can't do what it was asked, without private details."""
+    """Write the reason why a node can't do its work, without private details."""
     forgotten, why = isinstance(error, ForgottenError), told(error, private)
     config: dict[str, Any] = {"version": VERSION, "forgotten": forgotten, "refused": why}
     return RecordDict({"answer": ConfigRecord(config)})

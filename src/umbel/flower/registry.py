@@ -1,4 +1,4 @@
-"""The roll of a run: which clients there are, and what the server knows of them."""
+"""The roll of a run: its clients, and the server's knowledge of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from umbel.summary import few
 log = logging.getLogger(__name__)
 
 MOST_NAMED = 5
-"""Clients whose names a message has, so that it stays one line."""
+"""Number of clients whose names a message has, so that it stays one line."""
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def _texts(name: str, package: str, experiment: str | None) -> Iterator[tuple[st
 
 
 def sent_with(run: Path) -> Path | None:
-    """The app folder, if any, whose upload by Flower would send this run to every node.
+    """Return the app folder, if any, whose upload by Flower sends this run to every node.
 
     Newer apps have a `.gitignore` that excludes the runs; apps of earlier versions lack it.
     """

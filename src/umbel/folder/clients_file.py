@@ -23,7 +23,7 @@ from umbel.run.scores import ClientScores, Tuning
 COLUMNS = ("client", "group", "cluster", "examples", "accuracy", "loss")
 
 TUNED = ("tuned_epochs", "tuned_weight", "untuned_accuracy", "untuned_loss")
-"""Further columns, where clients tuned their models."""
+"""Further columns of a run with fine-tuning."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def write_rows(file: Path, federation: Federation, scores: ClientScores) -> None
 
 
 def read_rows(file: Path) -> list[Client]:
-    """The clients by number. Raises `UsageError` if the rows are not what `write_rows` writes."""
+    """Read the clients, by number. Raises `UsageError` unless `write_rows` wrote the rows."""
     raw = read_sealed(file)
     try:
         lines = csv.DictReader(io.StringIO(raw.decode(), newline=""))

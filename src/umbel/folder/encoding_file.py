@@ -22,7 +22,7 @@ FILE = "encoding.json"
 def write(
     file: Path, encoding: Encoding | ChannelScale | None, said: Mapping[str, str] = NOTHING
 ) -> None:
-    """Write a file, if there is anything to write; `said` is what it says of its run besides."""
+    """Write the encoding, if there is one; `said` are further keys about its run."""
     if isinstance(encoding, Encoding):
         encoding = for_folder(encoding, file.parent)
     if encoding is not None:

@@ -43,7 +43,7 @@ class ExperimentFile:
         return not self.file.is_file() or intact(read_bytes(self.file)) is not None
 
     def read(self, looking: bool) -> ExperimentSettings:
-        """The experiment. Raises `UsageError` where it is not as it was written."""
+        """Read the experiment. Raises `UsageError` if it was changed after it was written."""
         whole = intact(read_bytes(self.file)) if self.file.is_file() else None
         # A changed setting is named, even if the seal was removed, too: the checkpoint has the old
         # ones.
@@ -56,7 +56,7 @@ class ExperimentFile:
         return toml_file.read(self.file, looking=looking)
 
     def importing(self, part: str) -> ExperimentSettings:
-        """The experiment, to be looked at; only what this part of it names is imported."""
+        """Read the experiment, and import only the modules that this part of it names."""
         looked_at = self.read(looking=True)
         look_in(self.file, [self.file.absolute().parent], {part: toml_file.plain(looked_at)[part]})
         try:
@@ -65,7 +65,7 @@ class ExperimentFile:
             raise UsageError(f"{self.file}: {error}") from None
 
     def check_rounds(self, said: int, done: int) -> None:
-        """Raise `UsageError` where a finished run did all of its rounds, and this says others."""
+        """Raise `UsageError` if the file says another number of rounds than the run has done."""
         file = self.file.with_name("checkpoint.safetensors")
         if said != done and file.is_file() and checkpoint.next_round(file) == done:
             how = f"write {done} again; for more rounds, then run {self._with_rounds}"

@@ -91,7 +91,7 @@ def holds_advice(folder: Path) -> bool:
 
 
 def check_no_advice(folder: Path) -> None:
-    """Raise `UsageError` for a folder of advice; the message says what it can be used for."""
+    """Raise `UsageError` for a folder of advice, with the commands that use it."""
     if not holds_advice(folder):
         return
     next_ = folder / "experiment.toml"

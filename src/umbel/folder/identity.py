@@ -47,7 +47,7 @@ def origin(experiment: ExperimentSettings, federation: Federation, net: Net) -> 
 
 
 def check_origin(file: Path, was: Origin, now: Origin) -> None:
-    """Raise `UsageError` that says what has changed since the checkpoint of this file."""
+    """Raise `UsageError` with the changes since the checkpoint of this file, if any."""
     try:
         changes = _changes(was, now)
     except BROKEN as error:

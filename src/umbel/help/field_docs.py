@@ -66,7 +66,7 @@ def field_docs(kind: Any) -> tuple[FieldDoc, ...]:
 
 
 class FullDoc(str):
-    """The docstring of a dataclass, which is followed by its fields where it is laid out."""
+    """The docstring of a dataclass, followed by its fields when it is shown."""
 
     kind: Any
 
@@ -142,7 +142,7 @@ def _ranges(tree: ast.AST, module: str, known: frozenset[str]) -> dict[str, str]
 
 
 def _unconditional(tree: ast.AST) -> Iterator[ast.AST]:
-    """All nodes but those under an `if`: what is checked there is a combination of settings."""
+    """Yield all nodes that are not under an `if`, which checks combinations of settings."""
     for node in ast.iter_child_nodes(tree):
         if not isinstance(node, ast.If):
             yield node

@@ -1,4 +1,4 @@
-"""Words of PyTorch, Flower and scikit-learn for what umbel calls otherwise."""
+"""Words of PyTorch, Flower and scikit-learn for names of umbel."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "--seeds": ("--num-seeds", "--repeats", "--trials"),
     "--help": ("help", "usage", "man"),
 }
-"""Name in umbel -> what others call it, in lower case. A word may stand for several names."""
+"""Name in umbel -> words of other libraries, in lower case. A word may stand for several names."""
 
 ATTRIBUTES: dict[str, dict[str, tuple[str, ...]]] = {
     "umbel": {
@@ -101,7 +101,7 @@ ATTRIBUTES: dict[str, dict[str, tuple[str, ...]]] = {
         "result.clusters": ("labels", "labels_", "assignments"),
     },
 }
-"""Class, or the package -> what to write -> attributes of other libraries that mean it."""
+"""Class, or the package -> advice -> attributes of other libraries with that meaning."""
 
 
 def synonym(word: str, known: Container[str]) -> str | None:

@@ -30,7 +30,7 @@ BLOCK_BYTES = 2**28
 """Bytes for versions of models: as many clients tune at once as these have room for."""
 
 SAME = 1e-6
-"""Choices whose losses differ by less, relative to them, are equally good: it is rounding."""
+"""Relative difference of losses below which choices are equally good: it is rounding."""
 
 
 def personalised(

@@ -1,4 +1,4 @@
-"""The checks between clients and a run: for training, for evaluation, and beside the rounds."""
+"""The checks of replies in training, in evaluation, and outside of rounds."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ class Lockstep:
         return [replace(run, engine=OneOfSeveral(self, n)) for n, run in enumerate(runs)]
 
     def drive(self, runs: Sequence[Steps[T, None]]) -> Iterator[tuple[int, T]]:
-        """Run all to their ends, and yield what each yields, with its number.
+        """Drive all runs to their ends, and yield each result with the number of its run.
 
         An error in a run is raised after the other runs' ends. It is the first error that other
         settings would not cure; the other errors become notes to it. If other settings would cure

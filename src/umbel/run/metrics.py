@@ -51,7 +51,7 @@ def is_free(name: object) -> bool:
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Raise `UsageError` unless these are metrics that can be told apart. Nothing is imported."""
+    """Raise `UsageError` unless these metrics have different names. Nothing is imported."""
     for name in names:
         metric(name)
         check(is_free(short(name)), "metrics", name, FREE)

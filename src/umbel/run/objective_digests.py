@@ -63,7 +63,7 @@ def other_functions(there: Prints, here: Prints, net: Net) -> Iterator[str]:
 
 
 def _made_up(shape: torch.Size, y: Tensor, dtype: torch.dtype) -> Iterator[Tensor]:
-    """Outputs of several sizes, and near y where they can be: some functions take few of them.
+    """Generate outputs of several sizes, and near y if possible: some functions take few.
 
     They are not computed by the network, whose last digits depend on the processor.
     """
@@ -77,7 +77,7 @@ def _made_up(shape: torch.Size, y: Tensor, dtype: torch.dtype) -> Iterator[Tenso
 
 
 def _print(function: Callable[[Tensor], Tensor], made_up: list[Tensor]) -> tuple[float, ...]:
-    """The length and a weighted sum of each of its results; of what it refuses, nothing."""
+    """Return the length and a weighted sum of each result; nothing for a refused output."""
     found: list[float] = []
     for outputs in made_up:
         with suppress(Exception):  # functions of somebody's own have exceptions of their own

@@ -219,7 +219,7 @@ def make_record(
     num_models: int | None = None,
     share: float = 1.0,
 ) -> Record:
-    """Put together what was measured in a round, whether it was evaluated or not.
+    """Make the record of a round, evaluated or not.
 
     `scores` are those on test examples, `validation` those on validation examples; `clusters` are
     None where they are not known; `share` is as in `Record.evaluated`.
@@ -276,7 +276,7 @@ def _said(value: float) -> str:
 
 
 RoundValue: TypeAlias = Callable[[Record], float | None]
-"""A number of a round; None where it is not known."""
+"""A function that returns a number of a round; None if unknown."""
 
 
 def judged_metric(name: str) -> RoundValue:

@@ -154,7 +154,7 @@ class Rounds(Settings):
     def rounds(
         self, num_rounds: int, state: State | None = None, first: int = 0
     ) -> Iterator[tuple[State, Record]]:
-        """Do the rounds one by one: yields the state after each, and what was measured in it.
+        """Do the rounds one by one: yields the state after each, and its record.
 
         To go on where a run stopped, give its last state and the number of the round to come.
         Raises `QuorumError` when too few clients give a usable reply, and `UsageError` if the state
@@ -172,7 +172,7 @@ class Rounds(Settings):
     def scored_rounds(
         self, num_rounds: int, state: State, first: int
     ) -> Iterator[tuple[State, Record, ClientScores | None]]:
-        """Do as `Run.rounds`, with the scores on test examples where the round was so evaluated."""
+        """Do the rounds, and yield their scores on test examples, too, if they have such."""
         loop = Loop(self, num_rounds)
         for number in range(first, num_rounds):
             scored = returned(loop.round(number, state), self.answer)
@@ -217,7 +217,7 @@ class Rounds(Settings):
         return drive(score(self.algorithm, state, context, on, self.metrics), judge)
 
     def context(self, number: int, num_rounds: int) -> Context:
-        """Return what this round may know, its cohort among it."""
+        """Return the context of a round, with its cohort."""
         # Drawn from the seed and the round alone: all methods see the same cohorts, resumed or not.
         size, rng = self.federation.num_clients, generator(self.seed, Stream.COHORT, number)
         cohort = torch.from_numpy(np.sort(rng.choice(size, self.cohort_size, replace=False)))

@@ -71,7 +71,7 @@ class Budget:
 
     @classmethod
     def of(cls, until: Until = (), max_time: float | str | None = None) -> Budget:
-        """Read what a user writes: a goal such as "accuracy=0.9", and "10m" or seconds.
+        """Read a user's budget: a goal such as "accuracy=0.9", and "10m" or seconds.
 
         Raises `UsageError` if these can't be understood or reached.
         """
@@ -188,7 +188,7 @@ def reachable(rounds: Iterable[Mapping[str, object]]) -> list[str]:
 
 
 def _pairs(until: Any) -> Iterable[tuple[Any, Any]]:
-    """The measures and goals of what a user writes, which may be of any type."""
+    """Return the measures and goals in a user's value of any type."""
     if isinstance(until, Mapping):
         return until.items()
     several = isinstance(until, Iterable) and not isinstance(until, str | bytes)

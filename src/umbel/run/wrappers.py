@@ -1,4 +1,4 @@
-"""Wrappers of methods, `Restarts` and `Sharing`, whose keys the table of any method may have."""
+"""Wrappers of methods, `Restarts` and `Sharing`: the table of any method may have their keys."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def unwrapped(algorithm: Algorithm[Any]) -> Algorithm[Any]:
 
 
 def said_idly(table: Mapping[str, Any]) -> Iterator[str]:
-    """The keys with which a method's table asks for wrappers that change nothing.
+    """Yield the keys with which a method's table asks for wrappers that change nothing.
 
     Earlier versions wrote such tables. Whoever looks at one of a method that is no part of umbel
     does not know whether the keys are the method's own.
@@ -71,7 +71,7 @@ def said_idly(table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def goes_with(key: str, kind: type) -> str:
-    """The key that this one needs beside it in the table of this dataclass; "" if it needs none."""
+    """Return the key that this one needs in the same table of this class; "" if none."""
     for wrapper in _others(kind):
         if key in keys_of(wrapper):
             name = wrapper.asked_by[0]
@@ -99,6 +99,6 @@ def under(path: str, settings: Any) -> AbstractContextManager[None]:
 
 
 def _names(settings: Any) -> set[str]:
-    """The fields of settings; a wrapper and what it wraps share a table."""
+    """Return the fields of settings; a wrapper and its method share a table."""
     inner = _names(settings.of) if isinstance(settings, WRAPPERS) else set()
     return inner | {f.name for f in fields(settings)}

@@ -221,7 +221,7 @@ class RayCluster:
             self.turn.release()
 
     def _ask_the_missing(self) -> Iterator[Member]:
-        """Ask those who wait for a core, or were lost, where they are; return who has been asked.
+        """Ask actors without a known place where they are; yield those that were asked.
 
         An actor is started for those who have none.
         """
@@ -319,7 +319,7 @@ def _next(todo: list[Task], member: Member, homes: Sequence[str]) -> Task:
 
 
 def _take(value: Any, member: Member, task: Task | None, columns: Columns) -> None:
-    """Note where an actor is, or the rows of its task. Raises the actor's error."""
+    """Note the place of an actor, or store the rows of its task. Raises the actor's error."""
     if isinstance(value, ActorPlace) and value.failed is not None:
         value = value.failed
     if isinstance(value, FailedTask):

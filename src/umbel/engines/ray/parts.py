@@ -17,7 +17,7 @@ STARTS = 5
 
 @dataclass
 class Task:
-    """Chunks that one actor computes, all of clients of one machine where there are enough."""
+    """Chunks for one actor, all of one machine's clients if there are enough."""
 
     chunks: list[Tensor]
     home: int  # the slice of its first client

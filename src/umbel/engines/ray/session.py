@@ -107,7 +107,7 @@ def _check_joined(address: str) -> None:
 
 
 def _place(address: str) -> str:
-    """An address with its host as a number, where that is known."""
+    """Return an address with its host as a number, if that is known."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
         return f"{socket.gethostbyname(host)}:{port}"
@@ -116,7 +116,7 @@ def _place(address: str) -> str:
 
 
 def _knock(address: str) -> None:
-    """Raise `UsageError` where nobody answers at HOST:PORT: Ray itself would try for minutes."""
+    """Raise `UsageError` if nothing answers at HOST:PORT: Ray itself would try for minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon:
         return

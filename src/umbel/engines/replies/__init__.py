@@ -1,1 +1,1 @@
-"""Replies of clients: checked, bounded, held against what is known, or simulated to fail."""
+"""Replies of clients: their checks, bounds, known sizes, and simulated faults."""

@@ -58,7 +58,7 @@ class Claims:
         layout: Layout | None = None,
         pooled: bool = True,
     ) -> Claims | None:
-        """The claims in replies to a request or a part of it; None without a column of `STEPS`.
+        """Collect the claims in replies to a request, or a part of it; None without a step.
 
         `pooled` says that what clients of several clusters send may enter one average.
         """

@@ -59,7 +59,7 @@ class Faults(Settings):
         return None
 
     def spoilt(self, request: Request) -> set[int]:
-        """Clients whose numbers are replaced by others in this request."""
+        """Return the clients whose numbers are replaced by others in this request."""
         if not self.not_finite and not self.huge:
             return set()
         fates = zip(request.clients.tolist(), map(self.of, request.seeds), strict=True)

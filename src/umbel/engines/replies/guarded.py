@@ -179,7 +179,7 @@ class Guarded(Layer):
                 self.bounded[client] = f"{before}; {why}" if before else why
 
     def _divergence(self, diverged: int, asked: int) -> str:
-        """Return what to change if clients' training diverged, else an empty string."""
+        """Return advice if clients' training diverged, else an empty string."""
         if not diverged or self.advice is None:
             return ""
         most = f"limits.max_value = {self.limits.max_value:g}"
@@ -197,7 +197,7 @@ class Guarded(Layer):
 
 
 def _blocks(request: Request) -> Iterator[Request]:
-    """The request; if only sums are needed, in parts whose rows fit in `BLOCK_BYTES`."""
+    """Yield the request, or parts with rows in `BLOCK_BYTES` if only sums are needed."""
     if request.reduction is None or not len(request.clients):
         yield request
         return

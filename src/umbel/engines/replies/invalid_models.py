@@ -56,7 +56,7 @@ def floors(request: Request, layout: Layout, width: int, least: float) -> Tensor
 
 
 def moved_by_gradients(request: Request, replies: Replies, layout: Layout | None) -> dict[int, str]:
-    """Clients whose gradient would change a buffer, with the reason.
+    """Return the clients whose gradient would change a buffer, with reasons.
 
     The gradient of a buffer, such as a running variance, is 0 in all works of umbel. Others would
     change the model's statistics, and could make a variance negative.
@@ -73,7 +73,7 @@ def moved_by_gradients(request: Request, replies: Replies, layout: Layout | None
 
 
 def negative_variances(request: Request, replies: Replies, layout: Layout | None) -> dict[int, str]:
-    """Clients whose update would make a running variance negative, with the reason.
+    """Return the clients that would make a running variance negative, with reasons.
 
     Training never does so. One strongly negative variance makes the mean over clients negative,
     too, and the model then outputs NaN. A variance that was negative before does not count.
@@ -98,7 +98,7 @@ def negative_variances(request: Request, replies: Replies, layout: Layout | None
 
 
 def overflows(request: Request, replies: Replies) -> dict[int, str]:
-    """Clients whose update would overflow a model in half precision, with the reason."""
+    """Return the clients that would overflow a model in half precision, with reasons."""
     update = replies.columns.get(UPDATE)
     if update is None or update.dtype != torch.float16 or not len(update):
         return {}

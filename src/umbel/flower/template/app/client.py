@@ -1,4 +1,4 @@
-"""Client app of every site; `load` is where it reads its own examples."""
+"""The client app of every site; `load` reads the site's own examples."""
 
 from pathlib import Path
 
