@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from umbel.data.tables.clients import (
     warn_of_copies,
     warn_of_spellings,
 )
-from umbel.data.tables.encoding import Column, Encoding, Target, columns_of
+from umbel.data.tables.encoding import Encoding, Target
 from umbel.data.tables.features import Encoder, in_single
 from umbel.data.tables.kinds import (
     ISO_DATE,
@@ -52,7 +52,7 @@ from umbel.data.tables.parts import (
     in_time,
 )
 from umbel.data.tables.reading import CsvFormat, TableRows, read_rows
-from umbel.data.tables.statistics import Source, statistics_of
+from umbel.data.tables.statistics import Column, Source, columns_of
 from umbel.data.tables.targets import Targets, Task, targets_of
 from umbel.data.tables.tokens import Tokens, tokens_of
 from umbel.data.tables.uses import Unused, doubtful, indexes, sentence
@@ -169,7 +169,11 @@ class Table(Scenario):
         warn_of_copies(rows, clients, self.client)
         if isinstance(encode, Encoder):
             encode.warn_of_units([part.train for part in parts], clients.names)
-            _warn_of_splits(encode.categories)
+            _warn_of_splits(
+                read
+                for column, read in zip(encode.columns, encode.values, strict=True)
+                if isinstance(read, ColumnWords) and column.kind == "category"
+            )
         count = sum(len(getattr(part, kind)) for part in parts for kind in PARTS)
         check_memory(8 * count * encode.width, "table: the features of all rows")
         scale = self._target_scale(targets, [part.train for part in parts])
@@ -338,8 +342,10 @@ class Table(Scenario):
         for fault, found in doubts.items():
             what = sentence(fault, found)
             logger.warning("%s: %s; to leave it out, %s", rows.files[0], what, how or LEAVE_OUT)
-        about = statistics_of(numbers, categories, train, self.statistics, self.least_clients)
-        return Encoder(rows, numbers, categories, texts, about, self.scale, self.text_features)
+        known = columns_of(numbers, categories, train, self.statistics, self.least_clients)
+        all_columns = (*known, *(Column(name=text.name, kind="text") for text in texts))
+        read: tuple[Numbers | ColumnWords, ...] = (*numbers, *categories, *texts)
+        return Encoder(rows, all_columns, read, self.scale, self.text_features)
 
     def _target_scale(self, targets: Targets, train: Sequence[Places]) -> Scale | None:
         """The scale of targets, from training rows, if they are scaled."""
@@ -374,7 +380,7 @@ class Table(Scenario):
             return Encoding(
                 client=self.client,
                 target=target,
-                columns=columns_of(encode),
+                columns=encode.columns,
                 scaled=self.scale,
                 buckets=self.text_features,
                 form=form,
@@ -408,7 +414,7 @@ def _warn_of_single_rows(rows: TableRows, clients: Clients, column: str | None) 
         logger.warning(few_rows, rows.files[0], alone, len(clients.names), column)
 
 
-def _warn_of_splits(columns: Sequence[ColumnWords]) -> None:
+def _warn_of_splits(columns: Iterable[ColumnWords]) -> None:
     """Warn of a column that seems to say which rows are for training and which for the test."""
     for column in columns:
         words = [word.lower() for word in column.words]

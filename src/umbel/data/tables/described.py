@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from umbel.checks import printable
-from umbel.data.tables.encoding import Column, Encoding
+from umbel.data.tables.encoding import Encoding
+from umbel.data.tables.statistics import Column
 from umbel.summary import MOST_LISTED, counted
 
 WIDTH = 88

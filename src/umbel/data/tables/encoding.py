@@ -12,11 +12,10 @@ from typing import Any, ClassVar, TypeVar, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.data.scaling import Scale
 from umbel.data.tables.features import Encoder
-from umbel.data.tables.kinds import ColumnWords, Kind, Numbers, column_of
+from umbel.data.tables.kinds import Kind, column_of
 from umbel.data.tables.reading import CsvFormat, TableRows
-from umbel.data.tables.statistics import Categories, Category, Statistics
+from umbel.data.tables.statistics import Column
 from umbel.data.tables.uses import Unused
 from umbel.settings import argument
 from umbel.summary import in_short
@@ -31,20 +30,6 @@ TOKENS = "tokens-"
 """Prefix of the meaning of a table whose tokenizer is known by its content."""
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Column:
-    """A column that inputs are made from."""
-
-    name: str
-    kind: Kind
-    mean: float = 0.0  # mean of numbers and dates; so are the next two fields for them
-    deviation: float = 1.0
-    gaps: bool = False  # whether a feature marks missing values
-    # the categories with a feature; None stands for missing values
-    known: tuple[Category, ...] = ()
-    others: bool = False  # whether all other categories share a feature
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,24 +95,7 @@ class Encoding:
     def encoder(self, rows: TableRows) -> Encoder:
         """The function from rows of another table to features."""
         read = [column_of(rows, column.name, column.kind) for column in self.columns]
-        numbers = [each for each in read if isinstance(each, Numbers)]
-        words = {each.name: each for each in read if isinstance(each, ColumnWords)}
-        of_numbers = [c for c in self.columns if c.kind in ("number", "date")]
-        scale = Scale(
-            np.array([c.mean for c in of_numbers]), np.array([c.deviation for c in of_numbers])
-        )
-        categories = self._of("category")
-        known = {c.name: Categories(c.known, c.others) for c in categories}
-        gaps = np.array([c.gaps for c in of_numbers], dtype=bool)
-        return Encoder(
-            rows,
-            numbers,
-            [words[c.name] for c in categories],
-            [words[c.name] for c in self._of("text")],
-            Statistics(scale, gaps, known),
-            self.scaled,
-            self.buckets,
-        )
+        return Encoder(rows, self.columns, read, self.scaled, self.buckets)
 
     def is_like(self, other: Encoding) -> bool:
         """Whether both make the same examples from the same rows, up to rounding."""
@@ -205,27 +173,3 @@ def _checked(kind: type[T], table: Mapping[str, Any]) -> T:
             for name, value in table.items()
         }
     )
-
-
-def columns_of(encoder: Encoder) -> tuple[Column, ...]:
-    """The columns from which an encoder makes features, with the learnt statistics."""
-    about = encoder.statistics
-    numbers = [
-        Column(
-            name=column.name,
-            kind="date" if column.dates else "number",
-            mean=float(mean),
-            deviation=float(deviation),
-            gaps=bool(gaps),
-        )
-        for column, mean, deviation, gaps in zip(
-            encoder.numbers, about.scale.mean, about.scale.deviation, about.gaps, strict=True
-        )
-    ]
-    categories = [
-        Column(name=c.name, kind="category", known=known.known, others=known.others)
-        for c in encoder.categories
-        for known in [about.categories[c.name]]
-    ]
-    texts = [Column(name=column.name, kind="text") for column in encoder.texts]
-    return (*numbers, *categories, *texts)

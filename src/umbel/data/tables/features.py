@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from umbel.checks import UsageError
 from umbel.data.conventions import warn_of_units
+from umbel.data.scaling import Scale
 from umbel.data.tables.kinds import ColumnWords, Numbers, as_known
 from umbel.data.tables.parts import Places
 from umbel.data.tables.reading import TableRows
-from umbel.data.tables.statistics import Statistics, matrix
+from umbel.data.tables.statistics import Column, matrix
 
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -28,31 +29,36 @@ class Encoder:
     """
 
     table: TableRows  # for the positions of rows in messages
-    numbers: Sequence[Numbers]
-    categories: Sequence[ColumnWords]
-    texts: Sequence[ColumnWords]
-    statistics: Statistics
+    columns: tuple[Column, ...]  # numbers and dates first, then categories, then texts
+    values: Sequence[Numbers | ColumnWords]  # of these columns
     scaled: bool
     buckets: int  # number of features of a text
 
     @property
     def width(self) -> int:
         """The number of features."""
-        of_words = sum(len(c.known) + c.others for c in self.statistics.categories.values())
-        gaps = int(self.statistics.gaps.sum())
-        return len(self.numbers) + gaps + of_words + self.buckets * len(self.texts)
+        of_each = {"category": 0, "text": self.buckets, "number": 1, "date": 1}
+        return sum(of_each[c.kind] + c.gaps + len(c.known) + c.others for c in self.columns)
+
+    @property
+    def numbers(self) -> list[Numbers]:
+        """The columns of numbers and dates."""
+        return [each for each in self.values if isinstance(each, Numbers)]
 
     def __call__(self, rows: Places) -> NDArray[np.float32]:
         """The features (rows, width). Raises `UsageError` for a number that is too large."""
-        values, scale = matrix(self.numbers, rows), self.statistics.scale
-        filled = scale(values) if self.scaled else np.where(np.isnan(values), scale.mean, values)
-        names = [column.name for column in self.numbers]
-        parts = [
-            in_single(filled, names, rows, self.table),
-            np.isnan(values)[:, self.statistics.gaps],
-        ]
-        parts += [self._indicators(column, rows) for column in self.categories]
-        parts += [_hashed(column, rows, self.buckets) for column in self.texts]
+        values, about = matrix(self.numbers, rows), self.columns[: len(self.numbers)]
+        means = np.array([column.mean for column in about])
+        scale = Scale(means, np.array([column.deviation for column in about]))
+        filled = scale(values) if self.scaled else np.where(np.isnan(values), means, values)
+        gaps = np.isnan(values)[:, np.array([column.gaps for column in about], dtype=bool)]
+        names = [column.name for column in about]
+        parts = [in_single(filled, names, rows, self.table), gaps]
+        for column, read in zip(self.columns, self.values, strict=True):
+            if isinstance(read, ColumnWords) and column.kind == "text":
+                parts.append(hashed_texts([read.word(row) or "" for row in rows], self.buckets))
+            elif isinstance(read, ColumnWords):
+                parts.append(_indicators(column, read, rows))
         return np.concatenate(parts, axis=1, dtype=np.float32)
 
     def warn_of_units(self, clients: Sequence[Places], names: Sequence[str]) -> None:
@@ -61,14 +67,15 @@ class Encoder:
         shards = [torch.from_numpy(matrix(numbers, rows)) for rows in clients]
         warn_of_units(shards, names, [column.name for column in numbers])
 
-    def _indicators(self, column: ColumnWords, rows: Places) -> NDArray[np.float32]:
-        about = self.statistics.categories[column.name]
-        width = len(about.known) + about.others
-        places = {category: place for place, category in enumerate(about.known)}
-        other = len(about.known) if about.others else width  # column `width` is cut off later
-        words = as_known(column.words, [word for word in about.known if word is not None])
-        place = np.array([places.get(word, other) for word in (*words, None)])
-        return np.eye(width + 1, dtype=np.float32)[place[column.codes[rows]], :width]
+
+def _indicators(column: Column, read: ColumnWords, rows: Places) -> NDArray[np.float32]:
+    """A feature for each known category, and one for all others if they share one."""
+    width = len(column.known) + column.others
+    places = {category: place for place, category in enumerate(column.known)}
+    other = len(column.known) if column.others else width  # column `width` is cut off later
+    words = as_known(read.words, [word for word in column.known if word is not None])
+    place = np.array([places.get(word, other) for word in (*words, None)])
+    return np.eye(width + 1, dtype=np.float32)[place[read.codes[rows]], :width]
 
 
 def in_single(
@@ -86,11 +93,6 @@ def in_single(
             f"{where}: is too large for models, which take numbers up to {LARGEST:.1e}"
         )
     return values.astype(np.float32)
-
-
-def _hashed(column: ColumnWords, rows: Places, buckets: int) -> NDArray[np.float32]:
-    """Counts of a text's words in buckets by their hashes, without a list of words."""
-    return hashed_texts([column.word(row) or "" for row in rows], buckets)
 
 
 def hashed_texts(texts: Sequence[str], buckets: int) -> NDArray[np.float32]:

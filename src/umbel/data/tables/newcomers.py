@@ -16,7 +16,7 @@ from umbel.data.federation import Federation
 from umbel.data.tables.clients import clients_of, texts_of
 from umbel.data.tables.encoding import Encoding
 from umbel.data.tables.features import Encoder, in_single
-from umbel.data.tables.kinds import as_known
+from umbel.data.tables.kinds import ColumnWords, as_known
 from umbel.data.tables.missing import with_words
 from umbel.data.tables.reading import TableRows, read_rows
 from umbel.data.tables.targets import targets_of
@@ -97,8 +97,10 @@ def _reader(rows: TableRows, encoding: Encoding) -> Encoder | Tokens:
 
 def _warn_of_unknown(rows: TableRows, encoder: Encoder) -> None:
     """Warn of columns without any category that the run knows: spelling may differ."""
-    for column in encoder.categories:
-        known = [word for word in encoder.statistics.categories[column.name].known if word]
+    for about, column in zip(encoder.columns, encoder.values, strict=True):
+        if not isinstance(column, ColumnWords) or about.kind != "category":
+            continue
+        known = [word for word in about.known if word]
         if column.words and not set(as_known(column.words, known)) & set(known):
             logger.warning(
                 "%s: column %r: none of its categories, such as %s, is one of the run's, such as "

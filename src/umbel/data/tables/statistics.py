@@ -1,13 +1,12 @@
-"""Statistics for the encoding of numbers and categories, from training rows, pooled or federated.
+"""The columns that inputs are made from, with statistics of training rows, pooled or federated.
 
-Pooled statistics use all clients' training rows together. Federated statistics use only data that
-clients would send: counts, sums and lists of categories. Both agree up to rounding.
+Pooled scales use all clients' training rows together, federated ones only counts and sums that
+clients would send; both agree up to rounding. Of categories, clients' lists are enough.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -16,10 +15,8 @@ from numpy.typing import NDArray
 
 from umbel.checks import UsageError
 from umbel.data import scaling
-from umbel.data.scaling import Scale
-from umbel.data.tables.kinds import ColumnWords, Numbers
+from umbel.data.tables.kinds import ColumnWords, Kind, Numbers
 from umbel.data.tables.parts import Places
-from umbel.summary import in_short
 
 Source = Literal["pooled", "federated"]
 
@@ -27,47 +24,41 @@ Category: TypeAlias = "str | None"
 """A category; None is the category of missing values."""
 
 
-@dataclass(frozen=True)
-class Categories:
-    """The categories of one column that have their own features, in order."""
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column that inputs are made from."""
 
-    known: tuple[Category, ...]
-    others: bool  # whether training rows have further categories, which share a feature
-
-
-@dataclass(frozen=True)
-class Statistics:
-    """The statistics that are learnt from the training rows of all clients."""
-
-    scale: Scale  # scale of the columns of numbers, in order
-    gaps: NDArray[np.bool_]  # (F,) whether a column of numbers has missing values
-    categories: Mapping[str, Categories]  # by column
-
-    __repr__ = in_short
+    name: str
+    kind: Kind
+    mean: float = 0.0  # mean of numbers and dates; so are the next two fields for them
+    deviation: float = 1.0
+    gaps: bool = False  # whether a feature marks missing values
+    # the categories with a feature; None stands for missing values
+    known: tuple[Category, ...] = ()
+    others: bool = False  # whether all other categories share a feature
 
 
-def statistics_of(
+def columns_of(
     numbers: Sequence[Numbers],
     words: Sequence[ColumnWords],
     clients: Sequence[Places],  # the training rows of each client
     source: Source,
     least_clients: int,
-) -> Statistics:
-    """Statistics of these columns. Categories count if at least `least_clients` have them."""
+) -> tuple[Column, ...]:
+    """These columns with their statistics; categories count if `least_clients` have them."""
     shards = [matrix(numbers, rows) for rows in clients]
-    if source == "federated":
-        scale = scaling.federated(shards)
-        gaps = np.any([np.isnan(shard).any(0) for shard in shards], axis=0)
-    else:
-        values = matrix(numbers, np.concatenate(clients))
-        scale, gaps = scaling.pooled(values), np.isnan(values).any(0)
-    for column, mean in zip(numbers, scale.mean, strict=True):
+    every = matrix(numbers, np.concatenate(clients))
+    scale = scaling.federated(shards) if source == "federated" else scaling.pooled(every)
+    found = []
+    for place, column in enumerate(numbers):
+        mean, deviation = float(scale.mean[place]), float(scale.deviation[place])
         if np.isnan(mean):
             none = "has no value in any training row: name it in leave_out"
             raise UsageError(f"column {column.name!r}: {none}")
-    count: Callable[..., Categories] = _federated if source == "federated" else _pooled
-    found = {column.name: count(column, clients, least_clients) for column in words}
-    return Statistics(scale, gaps, found)
+        kind: Kind = "date" if column.dates else "number"
+        gaps = bool(np.isnan(every[:, place]).any())
+        found.append(Column(name=column.name, kind=kind, mean=mean, deviation=deviation, gaps=gaps))
+    return (*found, *(_categories(column, clients, least_clients) for column in words))
 
 
 def matrix(columns: Sequence[Numbers], rows: Places) -> NDArray[np.float64]:
@@ -76,29 +67,14 @@ def matrix(columns: Sequence[Numbers], rows: Places) -> NDArray[np.float64]:
     return np.stack(values, axis=1) if values else np.zeros((len(rows), 0))
 
 
-def _pooled(column: ColumnWords, clients: Sequence[Places], least: int) -> Categories:
+def _categories(column: ColumnWords, clients: Sequence[Places], least: int) -> Column:
+    """The categories in order of their names, missing values last."""
     sizes = [len(rows) for rows in clients]
     owners = np.repeat(np.arange(len(clients)), sizes)
     codes = column.codes[np.concatenate(clients)]
     pairs = np.unique(np.stack([codes, owners]), axis=1)
     present, holders = np.unique(pairs[0], return_counts=True)
     kept = [None if c < 0 else column.words[c] for c in present[holders >= least]]
-    return Categories(_ordered(kept), others=bool((holders < least).any()))
-
-
-def _federated(column: ColumnWords, clients: Sequence[Places], least: int) -> Categories:
-    """Clients send their categories, then whether the agreed list omits any of them."""
-    held = [{column.word(r) for r in rows[_firsts(column.codes[rows])]} for rows in clients]
-    holders = Counter(category for mine in held for category in mine)
-    known = _ordered([category for category, count in holders.items() if count >= least])
-    return Categories(known, others=any(mine - set(known) for mine in held))
-
-
-def _firsts(codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """A row of each code."""
-    return np.unique(codes, return_index=True)[1]
-
-
-def _ordered(categories: Sequence[Category]) -> tuple[Category, ...]:
-    """The categories sorted by name; missing values come last."""
-    return tuple(sorted(categories, key=lambda category: (category is None, category or "")))
+    known = tuple(sorted(kept, key=lambda category: (category is None, category or "")))
+    others = bool((holders < least).any())
+    return Column(name=column.name, kind="category", known=known, others=others)
