@@ -23,7 +23,7 @@ from sklearn.metrics import adjusted_rand_score
 from torch import Tensor
 
 from umbel.client.batches import Batch
-from umbel.data.scenarios import ROTATED_MNIST_8
+from umbel.data.scenarios.kim import ROTATED_MNIST_8
 from umbel.data.sources import Sources
 from umbel.papers.base import shipped
 from umbel.result.run import Run

@@ -14,15 +14,11 @@ import torch
 import umbel
 from umbel.checks import UsageError
 from umbel.data.federation import Federation
-from umbel.data.scenarios import (
-    LABEL_SWAPPED_DIGITS,
-    ROTATED_DIGITS,
-    ROTATED_MNIST,
-    ROTATED_MNIST_LCFL,
-    SCENARIOS,
-)
+from umbel.data.scenarios import LABEL_SWAPPED_DIGITS, ROTATED_DIGITS, SCENARIOS
 from umbel.data.scenarios.base import Scenario
 from umbel.data.scenarios.folder import Folder
+from umbel.data.scenarios.gu import ROTATED_MNIST_LCFL
+from umbel.data.scenarios.mehta import ROTATED_MNIST
 from umbel.data.scenarios.shifted import Shifted
 from umbel.data.shifts import LabelGroups, Rotate
 from umbel.data.sources import Sources

@@ -13,17 +13,14 @@ import torch
 import umbel
 from umbel.checks import UsageError
 from umbel.data.federation import Federation
-from umbel.data.scenarios import (
-    ChannelState,
-    FewLabels,
-    Folder,
-    LinearRegressions,
-    OverlappingLabels,
-    Scenario,
-    Shifted,
-    Together,
-)
-from umbel.data.scenarios.folder import read_clients
+from umbel.data.scenarios.base import Scenario
+from umbel.data.scenarios.channel_state import ChannelState
+from umbel.data.scenarios.few_labels import FewLabels
+from umbel.data.scenarios.folder import Folder, read_clients
+from umbel.data.scenarios.linear_regressions import LinearRegressions
+from umbel.data.scenarios.overlapping_labels import OverlappingLabels
+from umbel.data.scenarios.shifted import Shifted
+from umbel.data.scenarios.together import Together
 from umbel.data.sources import Sources
 
 FIFTH: dict[str, Any] = {"validation_fraction": 0.2}

@@ -18,7 +18,7 @@ from umbel.client.batches import IGNORED
 from umbel.client.net import Net
 from umbel.client.work import Evaluation, Gradient, LocalTraining, MeanLoss, Work
 from umbel.data.federation import Federation
-from umbel.data.scenarios import ChannelState
+from umbel.data.scenarios.channel_state import ChannelState
 from umbel.data.sources import Sources
 from umbel.engines import Sequential, Vectorised
 from umbel.engines.batchable import why_not_batchable

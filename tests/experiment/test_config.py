@@ -19,8 +19,9 @@ from umbel.algorithms.base import Algorithm
 from umbel.checks import UsageError
 from umbel.client.optimizers import SGD, Adam
 from umbel.client.work import LocalTraining
-from umbel.data.scenarios import ROTATED_MNIST, SCENARIOS
+from umbel.data.scenarios import SCENARIOS
 from umbel.data.scenarios.base import Scenario
+from umbel.data.scenarios.mehta import ROTATED_MNIST
 from umbel.data.shifts import LabelGroups
 from umbel.data.sources import Sources
 from umbel.engines import EngineSettings

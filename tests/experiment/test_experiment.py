@@ -18,7 +18,7 @@ from umbel.algorithms.sharing import Sharing
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
-from umbel.data.scenarios import Scenario
+from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.engines.replies.faults import Faults
 from umbel.engines.replies.guarded import QuorumError

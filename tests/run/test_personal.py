@@ -22,7 +22,7 @@ from umbel.algorithms.base import Algorithm
 from umbel.checks import UsageError
 from umbel.client.work import MEMORY, LocalTraining, PersonalTraining
 from umbel.data.federation import Federation
-from umbel.data.scenarios import LinearRegressions
+from umbel.data.scenarios.linear_regressions import LinearRegressions
 from umbel.data.sources import Sources
 from umbel.engines import EngineSettings, Sequential
 from umbel.flow import Engine, Replies, Request, Rows

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from umbel.checks import UsageError
-from umbel.data.scenarios import LETTERS, ROTATED_CIFAR10
 from umbel.data.scenarios.consecutive_labels import ConsecutiveLabels
 from umbel.data.scenarios.few_labels import FewLabels
+from umbel.data.scenarios.gu import LETTERS, ROTATED_CIFAR10
 from umbel.data.sources import Sources
 
 

@@ -10,12 +10,8 @@ import torch
 
 from umbel.checks import UsageError
 from umbel.data.federation import Federation
-from umbel.data.scenarios import (
-    MNIST_AND_FASHION,
-    PERMUTED_CIFAR10,
-    ROTATED_MNIST_4,
-)
 from umbel.data.scenarios.base import Scenario
+from umbel.data.scenarios.kim import MNIST_AND_FASHION, PERMUTED_CIFAR10, ROTATED_MNIST_4
 from umbel.data.scenarios.shifted import Shifted
 from umbel.data.scenarios.together import Together
 from umbel.data.shifts import Rotate, SwapLabels

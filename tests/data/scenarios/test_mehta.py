@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from umbel.data.federation import Federation
-from umbel.data.scenarios import (
+from umbel.data.scenarios.mehta import (
     GROUPED_CIFAR10,
     GROUPED_ROTATED_EMNIST,
     LABEL_SWAPPED_CIFAR10,

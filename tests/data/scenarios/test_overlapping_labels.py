@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 import umbel
 from umbel.checks import UsageError
 from umbel.data.federation import Federation
-from umbel.data.scenarios import LIN_CIFAR10, LIN_EMNIST, LIN_FASHION_MNIST, LIN_MNIST
 from umbel.data.scenarios.base import Scenario
+from umbel.data.scenarios.lin import LIN_CIFAR10, LIN_EMNIST, LIN_FASHION_MNIST, LIN_MNIST
 from umbel.data.scenarios.overlapping_labels import FIG_2_MNIST, OverlappingLabels
 from umbel.data.sources import Sources
 from umbel.experiment.toml_file import plain, structured

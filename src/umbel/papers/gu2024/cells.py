@@ -10,7 +10,7 @@ from typing import Any, Literal
 from umbel.algorithms import IFCA, FedAvg, LocalOnly
 from umbel.algorithms.base import Algorithm
 from umbel.client.work import LocalTraining
-from umbel.data.scenarios import LETTERS, ROTATED_CIFAR10
+from umbel.data.scenarios.gu import LETTERS, ROTATED_CIFAR10
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.networks import MLP, LeNet
 from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size, cells, pick, shipped, slug

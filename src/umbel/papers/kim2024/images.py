@@ -8,8 +8,13 @@ from typing import Any
 
 from umbel.algorithms import FedEM
 from umbel.client.work import LocalTraining
-from umbel.data.scenarios import MIXTURE_MNIST, MNIST_AND_FASHION, ROTATED_MNIST_4, ROTATED_MNIST_8
 from umbel.data.scenarios.base import Scenario
+from umbel.data.scenarios.kim import (
+    MIXTURE_MNIST,
+    MNIST_AND_FASHION,
+    ROTATED_MNIST_4,
+    ROTATED_MNIST_8,
+)
 from umbel.data.scenarios.shifted import Shifted
 from umbel.data.shifts import MixedTurns
 from umbel.experiment.experiment import ExperimentSettings

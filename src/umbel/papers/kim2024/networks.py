@@ -10,8 +10,9 @@ from umbel.algorithms import CFLGP, IFCA, FedAvg, Sattler
 from umbel.algorithms.base import Algorithm
 from umbel.client.optimizers import Adam
 from umbel.client.work import LocalTraining
-from umbel.data.scenarios import EMNIST_DIRICHLET, PERMUTED_CIFAR10, ChannelState
 from umbel.data.scenarios.base import Scenario
+from umbel.data.scenarios.channel_state import ChannelState
+from umbel.data.scenarios.kim import EMNIST_DIRICHLET, PERMUTED_CIFAR10
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.networks import CSIAutoencoder, LeNet, Model, ResNet18
 from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size, cells, pick, slug

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from umbel.data.scenarios import LinearRegressions
+from umbel.data.scenarios.linear_regressions import LinearRegressions
 from umbel.networks import Linear
 from umbel.papers.base import (
     Cell,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from umbel.algorithms.base import Algorithm
-from umbel.data.scenarios import LIN_CIFAR10, LIN_EMNIST, LIN_FASHION_MNIST, LIN_MNIST
+from umbel.data.scenarios.lin import LIN_CIFAR10, LIN_EMNIST, LIN_FASHION_MNIST, LIN_MNIST
 from umbel.data.scenarios.overlapping_labels import OverlappingLabels
 from umbel.networks import MLP, CNNLin, Model
 from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size, cells, pick, shipped, slug

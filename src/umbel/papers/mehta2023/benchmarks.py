@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 from umbel.client.work import LocalTraining
-from umbel.data.scenarios import (
+from umbel.data.scenarios.mehta import (
     GROUPED_CIFAR10,
     GROUPED_ROTATED_EMNIST,
     LABEL_SWAPPED_CIFAR10,

@@ -8,7 +8,8 @@ from umbel.algorithms import FLACC, FLHC, IFCA, FedAvg, LocalOnly, PerFedAvg, Sa
 from umbel.algorithms.base import Algorithm
 from umbel.client.optimizers import Adam
 from umbel.client.work import LocalTraining
-from umbel.data.scenarios import BearingFaults, Natural
+from umbel.data.scenarios.bearing_faults import BearingFaults
+from umbel.data.scenarios.natural import Natural
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.networks import CNN, CNN1D
 from umbel.papers.base import Cell, ColumnsPlot, Reproduction, RoundsPlot, Size, cells, pick
