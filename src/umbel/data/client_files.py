@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,9 +69,7 @@ def write_clients(clients: ClientFiles, path: Path) -> None:
     with FileLock(lock):
         try:
             if not _is_there(clients, path):  # another process may have written it meanwhile
-                texts = _texts(clients)
-                _check_texts(texts, path)
-                _write(clients, path, texts)
+                _write(clients, path)
         finally:
             lock.unlink(missing_ok=True)
 
@@ -81,67 +79,51 @@ def _is_there(clients: ClientFiles, path: Path) -> bool:
     free = not path.exists() or (path.is_dir() and not files_in(path, ".npz"))
     if not free:
         check_saved(path)
-        if _is_written(clients, path):
-            return True
-    check(free, "folder", str(path), "a folder without .npz files")
-    return False
+    there = not free and path.is_dir() and _is_written(clients, path)
+    check(free or there, "folder", str(path), "a folder without .npz files")
+    return there
 
 
-def _check_texts(texts: Mapping[str, str], path: Path) -> None:
-    """Raise `UsageError` for a text that was written for other clients, or by hand."""
-    killed = bool(partial_files(path))  # it began with its own texts, which may be replaced
-    for file, text in texts.items():
-        if not (path / file).exists():
-            continue
-        expected = "there for these clients, of whom nothing is known; remove it"
-        check(text != "", "folder", str(path / file), expected)
-        fine = killed or _says(path / file, text)
-        check(fine, "folder", str(path / file), "what these clients are saved with; remove it")
-
-
-def _write(clients: ClientFiles, path: Path, texts: Mapping[str, str]) -> None:
+def _write(clients: ClientFiles, path: Path) -> None:
     """Write all files into a folder without `.npz` files, or none."""
-    new = {path / file: text for file, text in texts.items() if not _says(path / file, text)}
-    # What a process that was killed has left; the partial files last, as they show that it was.
-    for left in (*new, *partial_files(path)):
+    texts, killed = _texts(clients), partial_files(path)
+    for file, text in texts.items():
+        # A save that was killed began with its own texts, which may be replaced.
+        fine = killed or not (path / file).exists() or _says(path / file, text)
+        check(
+            bool(fine), "folder", str(path / file), "what these clients are saved with; remove it"
+        )
+    for left in (*killed, *(path / file for file in texts)):
         left.unlink(missing_ok=True)
     partial = [path / f"{client}.partial" for client in range(len(clients.names))]
-    whole = [path / f"{name}.npz" for name in clients.names]
     try:
-        _write_arrays(clients, partial)
-        for file, text in new.items():
-            file.write_text(text, encoding="utf-8")
-        # Last: until the last file has its name, a partial one shows that clients are missing.
-        for one, other in zip(partial, whole, strict=True):
-            one.replace(other)
+        for each, (_, arrays) in zip(partial, _arrays(clients), strict=True):
+            with each.open("wb") as opened:
+                np.savez(opened, **arrays)
+        for name, text in texts.items():
+            if text:
+                (path / name).write_text(text, encoding="utf-8")
     except BaseException:
-        for each in (*whole, *partial, *new):
+        for each in (*partial, *(path / file for file in texts)):
             each.unlink(missing_ok=True)
         raise
+    # Until the last file has its name, a partial one shows that clients are missing.
+    for each, name in zip(partial, clients.names, strict=True):
+        each.replace(path / f"{name}.npz")
 
 
-def _write_arrays(clients: ClientFiles, files: Sequence[Path]) -> None:
-    beside = _beside(clients)
-    for client, file in enumerate(files):
-        with file.open("wb") as opened:
-            np.savez(opened, **_arrays(clients, client), **beside)
-
-
-def _arrays(clients: ClientFiles, client: int) -> dict[str, Any]:
-    """The arrays in the file of a client."""
-    values = [each for split in clients.splits for each in split.of(client)]
-    return {name: _array(each) for name, each in zip(ARRAYS, values, strict=False)}
-
-
-def _beside(clients: ClientFiles) -> dict[str, Any]:
-    """Further content of each file: classes beyond the labels, and the scale of channels."""
+def _arrays(clients: ClientFiles) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The name and the arrays of each client, with classes beyond the labels and the scale."""
+    beside = {}
     classes, scale = clients.num_classes, clients.scale
     seen = max((int(split.y.max()) + 1 for split in clients.splits if len(split.y)), default=0)
-    beside = {} if classes in (None, seen) else {CLASSES: np.array(classes)}
+    if classes not in (None, seen):
+        beside[CLASSES] = np.array(classes)
     if scale is not None:
-        values = (np.array(scale.mean), np.array(scale.deviation))
-        beside |= dict(zip(SCALE, values, strict=True))
-    return beside
+        beside |= zip(SCALE, map(np.array, (scale.mean, scale.deviation)), strict=True)
+    for client, name in enumerate(clients.names):
+        values = [_array(each) for split in clients.splits for each in split.of(client)]
+        yield name, dict(zip(ARRAYS, values, strict=False)) | beside
 
 
 def _texts(clients: ClientFiles) -> dict[str, str]:
@@ -163,17 +145,12 @@ def _says(file: Path, text: str) -> bool:
 
 def _is_written(clients: ClientFiles, path: Path) -> bool:
     """Whether a folder contains exactly the files that would be written."""
-    if not path.is_dir() or {file.stem for file in files_in(path, ".npz")} != set(clients.names):
+    if {file.stem for file in files_in(path, ".npz")} != set(clients.names):
         return False
     try:
-        if not all(_says(path / name, text) for name, text in _texts(clients).items()):
-            return False
-        beside = _beside(clients)
-        return all(
-            _are_equal(
-                read_arrays(path / f"{name}.npz", KNOWN_ARRAYS), _arrays(clients, client) | beside
-            )
-            for client, name in enumerate(clients.names)
+        return all(_says(path / name, text) for name, text in _texts(clients).items()) and all(
+            _are_equal(read_arrays(path / f"{name}.npz", KNOWN_ARRAYS), arrays)
+            for name, arrays in _arrays(clients)
         )
     except UsageError:  # an unreadable file is not one of these
         return False
