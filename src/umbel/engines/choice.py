@@ -194,10 +194,12 @@ def _spread(engine: Sequential | Vectorised, settings: EngineSettings) -> Engine
             expected = f"1 on {engine.device}, which all workers would share; {where}"
         check(wanted == 1 or (cpu and can_fork()), "engine.workers", wanted, expected)
         return Workers(engine, wanted) if cpu else engine
+    # The number of threads that PyTorch would use, which users bound by OMP_NUM_THREADS.
     threads = torch.get_num_threads()
     batched = isinstance(engine, Vectorised) and engine.net.is_dense
     if batched or not cpu or threads == 1 or not can_fork():
         return engine
+    # Never more processes than the user allows threads.
     processes = min(threads, cores())
     if len(engine.storage.train.sizes) > 1:
         return Workers(engine, processes)

@@ -117,6 +117,7 @@ class Private:
             self.warned_of_divergence = True
         if self.warned or not self.cohort or diverged == len(updates):
             return
+        # After clipping, a typical update is no longer than `clip`.
         typical = lengths[lengths.isfinite()].clamp(max=self.privacy.clip).median()
         message = self.privacy.drowned(updates.shape[1], self.cohort, float(typical))
         if message is not None:

@@ -61,6 +61,7 @@ class Metered(Layer):
         # Replies are not checked yet: they may name clients that nobody has asked.
         answered = np.intersect1d(request.clients.numpy(), replies.clients.numpy())
         # At least 1: clients may not train on no examples.
+        # Clients of one size cost the same: it is computed once for each size.
         different, counts = np.unique(sizes[answered].clip(min=1), return_counts=True)
         shapes = request.shapes
         each = zip(different.tolist(), counts.tolist(), strict=True)

@@ -82,6 +82,7 @@ def _tensor(name: str, array: Array) -> Tensor:
         raise RefusedError(f"{name}: {len(array.data)} bytes for shape {shape} of {array.dtype}")
     if not array.data:
         return torch.empty(shape, dtype=dtype)
+    # Type, shape and size agree: only now are the bytes read as numbers.
     values = bytearray(array.data)  # a copy: a tensor's memory may be written to
     if dtype is torch.bool and max(values) > 1:
         raise RefusedError(f"{name}: bytes that are neither true nor false")

@@ -96,6 +96,7 @@ class Meeting:
         roll = None if roll is None else set(roll)
         self.owners.see(online.values())
         self._greet(online)
+        # Answers to greetings of earlier looks count, too: nothing here waits for a slow node.
         for name, reply in pulled(self.grid, self.greeted):
             node, until = self.greeted.pop(name)
             if reply.content is not None:
@@ -130,6 +131,8 @@ class Meeting:
         began = time.monotonic()
         while not (wanted and len(nodes) >= wanted):
             passed = time.monotonic() - began
+            # Time is up, or all clients that can be expected are there: wait only for answers under
+            # way.
             if passed >= patience or (enough and set(enough) <= nodes.keys()):
                 owing = self._owing(patience) if passed < patience + self.time_limit else set()
                 if not owing and passed >= self._release():
@@ -153,6 +156,7 @@ class Meeting:
         A node has three times as long as the slowest that has answered, and `patience` at least. If
         none has answered, it has the whole time limit.
         """
+        # Sent at until - time_limit, a greeting is owed for `most` seconds.
         most = max(patience, 3 * max(self.took.values())) if self.took else self.time_limit
         latest = time.monotonic() + self.time_limit - min(most, self.time_limit)
         first = {node for node, (count, _) in self.greetings.items() if count == 1}
@@ -224,6 +228,7 @@ class Meeting:
 
         `online` has the time of each node's last connection, "" if it is not known.
         """
+        # Nodes that have been heard of or greeted: only these can come back.
         known = {node for node, _ in self.greeted.values()} | self.sites.keys() | self.left_out
         # The absence of some is seen; others were away between two looks.
         again = {n for n, when in online.items() if self.connections.get(n, when) != when}
@@ -249,6 +254,7 @@ class Meeting:
                 self.called[node] = name
                 self.owners.call(_who(node, online), name)
             self._note_versions(node, online, versions_in(reply.content))
+            # From here on, each check may raise: the node is left out, and the others go on.
             site = site_in(reply.content)
             site = replace(site, form=self.expect(site.form))
             check_alike(site, self.form)
@@ -269,6 +275,7 @@ class Meeting:
         self.sites[node] = site
         self.precedence.note(node, site.clients)
         self.greetings.pop(node, None)
+        # A run that has begun takes no further clients: their data were in no earlier round.
         late = [] if roll is None else [name for name in site.clients if name not in roll]
         if late and (before is None or before.clients != site.clients):
             log.warning(
@@ -311,6 +318,7 @@ class Meeting:
         There are none for a tie, which a site that is still to come may end.
         """
         sites, form, inputs = self._connected(online), self.form, self.inputs
+        # Nothing is decided yet: count as if it were decided by those that are here now.
         if form is None:
             form = leading_form(sites.values())
             if form is None:

@@ -65,6 +65,7 @@ class FlowerEngine:
             name = self.clients[client]
             if name in self.nodes:
                 groups.setdefault(self.nodes[name], []).append(position)
+            # Another node has brought the same name: its examples may be other ones.
             elif name in self.meeting.taken:
                 refused[client] = f"{self.meeting.named(self.meeting.taken[name])}: {TAKEN}"
             else:
@@ -127,6 +128,7 @@ class FlowerEngine:
         `refused` are the reasons of a round, by the client's number.
         """
         found: dict[int, dict[int, str]] = {}
+        # Reasons that `_told` has logged begin with the node's name.
         for client, why in refused.items():
             node = self.nodes.get(self.clients[client])
             if node is not None and not why.startswith(f"{self.meeting.named(node)}: "):

@@ -47,6 +47,7 @@ class Expectation:
                 how = MORE_CLASSES.format(wanted) if name == "outputs" and few else ""
                 raise RefusedError(f"{name}: {found} is not {wanted}, as the server expects{how}")
         self._check_classes(form)
+        # A site that claims huge inputs must not make the server allocate a huge model.
         net = self._net(form)
         count = net.layout.num_values + net.num_frozen
         if count > MAX_VALUES:

@@ -86,6 +86,7 @@ def introduce(site: Site) -> RecordDict:
         "num_outputs": form.num_outputs,
         "model": form.model,
     }
+    # Fields without a value are left out: a record holds numbers and texts, and no None.
     if form.frozen:
         config["frozen"] = form.frozen
     if site.inputs:
@@ -161,6 +162,7 @@ def site_in(content: RecordDict) -> Site:
     given = [each for each in (train, test, groups, validation) if each is not None]
     if len(set(clients)) != len(clients) or any(len(each) != len(clients) for each in given):
         raise RefusedError("clients do not match their examples")
+    # The product is bounded, too: the server makes an example of this shape.
     shape = numbers(config, "input_shape", 1, MAX_INPUT)
     if len(shape) > MAX_DIMENSIONS or math.prod(shape) > MAX_INPUT:
         raise RefusedError(f"input_shape: {shape[:MAX_DIMENSIONS]} is more than {MAX_INPUT} values")

@@ -124,6 +124,7 @@ class Ledger:
         numbers = request.clients.tolist()
         questions = {n: self._question(request, place, n) for place, n in enumerate(numbers)}
         granted = self._noted(questions)
+        # The question is noted before the work: killed in it, the release counts, as it may be out.
         may = {number: questions[number] for number in granted.keys}
 
         def settle(answers: Mapping[int, str]) -> Granted:

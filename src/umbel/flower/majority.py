@@ -39,6 +39,7 @@ def leading_table(sites: Iterable[Site], form: SiteForm) -> str | None:
     told = [site.inputs for site in sites if site.form == form]
     votes = Counter(filter(None, told))
     leading = _winner(votes) if votes else ""
+    # A tie, and more than half of the sites have tables: too few would be left without them.
     if leading is None and 2 * votes.total() > len(told):
         raise UsageError(
             "sites' tables differ in columns, categories, classes or tokenizers, and no "

@@ -42,6 +42,7 @@ def memorise(file: Path, rows: Mapping[str, Tensor]) -> None:
         kept = {name: row for name, row in before.items() if name.split("/", 1)[1] not in rows}
         for client, row in rows.items():
             kept[f"0/{client}"] = row.detach().cpu().contiguous().clone()
+            # 0/client becomes 1/client: an evaluation may come between two rounds of training.
             for age in range(1, KEPT):
                 if f"{age - 1}/{client}" in before:
                     kept[f"{age}/{client}"] = before[f"{age - 1}/{client}"]

@@ -66,6 +66,7 @@ class Roll:
             for n, name in enumerate(site.clients)
             if places.get(name) == node
         ]
+        # In order of names: the numbers do not depend on which node was first to answer.
         every.sort(key=lambda one: _natural(one[0]))
         taking_part = {node: sites[node] for node in sorted({node for _, node, _ in every})}
         without = [named(node) for node, site in taking_part.items() if site.groups is None]
@@ -147,6 +148,7 @@ def _validation(
     decides. If they are `needed`, they are used however few nodes have them.
     """
     told = {node: site.validation for node, site in sites.items()}
+    # (M,) validation examples of each client, 0 where its node has none.
     held = [0 if (counts := told[node]) is None else counts[n] for node, n in every]
     clients = Counter(node for node, _ in every)
     having = Counter(node for (node, _), count in zip(every, held, strict=True) if count)

@@ -176,6 +176,7 @@ def serve(grid: Grid, experiment: ExperimentSettings, settings: Settings) -> Run
         )
         return folder
     known = Roll.read(folder.file(ROLL)) if folder.begun else None
+    # Gathering may take minutes, and writes nothing.
     engine, roll = _gather(grid, folder, experiment, settings, known)
     # It is locked only now: whoever gathers first begins, and those that wait do not disturb it.
     with folder.locked():
@@ -214,6 +215,7 @@ def _proceed(
     log.info("%s: %s, of whom %d are at %s now", folder.path.resolve(), clients, here, places)
     if drowned := experiment.privacy.drowned(run.net.layout.num_values, run.cohort_size):
         log.warning(drowned)
+    # Refusals by a node are logged when they come; those of the checks, after the round.
     for record in records_of(folder, run, Plan.of(folder, run)):
         engine.tell(record.refused)
         log.info(terminal.one_line(record, experiment.rounds))
@@ -315,6 +317,7 @@ def _gather(
     )
     wanted = settings.clients if known is None else len(known.names)
     whom = f"{wanted} clients" if wanted else "clients"
+    # A node that was missing in the last round may never come back: waiting for it is optional.
     gone = set() if known is None else _gone(folder, owners, known)
     if gone:
         whom += f", but not for the {len(gone)} at nodes that were missing in the last round"

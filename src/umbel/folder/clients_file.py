@@ -84,6 +84,7 @@ def number_of(client: str | int, names: list[str]) -> int:
     name = str(client)
     if name in names:
         return names.index(name)
+    # A number is taken only if no client bears a number as its name: it might be meant as one.
     whole = isinstance(client, Integral) and not isinstance(client, bool)
     if whole and not any(each.isdecimal() for each in names) and 0 <= int(client) < len(names):
         return int(client)

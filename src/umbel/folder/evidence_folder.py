@@ -119,7 +119,9 @@ class EvidenceFolder:
 
     def _thin(self, done: int) -> None:
         """Remove the files that need not be kept after this number of rounds."""
+        # With a spacing of 4, rounds 0, 3, 7, 11, ...: each spacing keeps a part of the one before.
         regular = {n for n, _ in self._files() if n == 0 or (n + 1) % spacing(done) == 0}
+        # Of rounds around changes, only the last few: methods that split often would fill the disk.
         apart = [n for n, file in self._files() if n not in regular and _opened(file)[1]]
         kept = regular | set(apart[-TURNS:])
         for number, file in self._files():

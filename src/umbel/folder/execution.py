@@ -155,6 +155,7 @@ def execute_together(
     with ExitStack() as locks:
         for folder in folders:
             locks.enter_context(folder.locked())
+        # Asked inside the locks: another process may have finished some meanwhile.
         left = [folder for folder in folders if not folder.finished]
         if len(left) < 2 or not is_faster((first := opened(left[0], sources))[0]):
             return False
@@ -212,6 +213,7 @@ def _rounds(
     # Step 1: go on from the last checkpoint, or start over without one.
     restored, first = restore(folder, start, plan.origin)
     state = start if restored is None else restored
+    # A stop that was written, or that a killed session had reached.
     stop = folder.stop or _stopped_already(folder, plan)
     last = most if stop is None else stop.rounds
     expected = f"{first} or more, as {first} are done"
@@ -269,12 +271,14 @@ def _finish(
     run, records = loop.run, folder.lines.read()
     last, record, again = len(records) - 1, records[-1], False
     silent = record.missing
+    # The last round was done by a session that was killed before its results were written.
     if scores is None:
         # Where all were silent, it was in an evaluation that does not count.
         before = () if _all_were_silent(run, record) else record.missing
         found, scores = yield from loop.closing(replace(record, missing=()), state)
         silent, record = found.missing, found.unjudged(before, {}, {})
         again = not _all_were_silent(run, found) and _same_lack(record, records[-1])
+        # Only a record without test scores is completed: others stay as they were written.
         if records[-1].loss is None:
             folder.lines.write([*records[:-1], record])
     if silent and not again:

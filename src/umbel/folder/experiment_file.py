@@ -57,6 +57,7 @@ class ExperimentFile:
 
     def importing(self, part: str) -> ExperimentSettings:
         """Read the experiment, and import only the modules that this part of it names."""
+        # Read without imports first: the seal is checked before any code of the file's choice runs.
         looked_at = self.read(looking=True)
         look_in(self.file, [self.file.absolute().parent], {part: toml_file.plain(looked_at)[part]})
         try:

@@ -40,6 +40,7 @@ def origin(experiment: ExperimentSettings, federation: Federation, net: Net) -> 
     """Return the origin of a run: its settings, and digests of its clients and frozen values."""
     table = plain(without_paths(experiment))
     settled = {name: value for name, value in table.items() if name not in DURING_A_RUN}
+    # Of the engine only the precision changes results.
     settled["engine"] = {"precision": table["engine"]["precision"]}
     made = {"experiment": settled, "federation": _traits(federation)}
     frozen = {"values": net.num_frozen, "digest": net.frozen_digest}
@@ -119,6 +120,7 @@ def _traits(federation: Federation) -> dict[str, Any]:
     """Return sizes and digests by which these clients and examples are recognised."""
     train, test, groups = federation.train, federation.test, federation.groups
     validation = federation.validation
+    # About SAMPLED rows of each split: quick for large data, and any other data differ in them.
     some = [
         values[:: max(1, len(values) // SAMPLED)]
         for split in federation.splits

@@ -143,6 +143,7 @@ class ModelsFolder:
         """The personal model (P,) of the client of this number."""
         with self._opened() as (opened, _):
             row = int(opened.get_slice("index")[client])
+            # Only this client's row is read: the table may be far larger than memory.
             model: Tensor = opened.get_slice("models")[row]
             return model
 

@@ -128,6 +128,7 @@ def replan(
         planned = folder.experiment.rounds if rounds is None else _total(rounds, done)
         if folder.finished and planned == done and rounds is None:
             return  # no round is left that a budget could be about
+        # Records may be ahead of the checkpoint, by rounds that a killed process had done.
         kept = num_done(folder, run, planned)  # a round without a checkpoint is repeated
         if planned <= kept and rounds is None:
             return  # as above, of a run that was killed before its results were written
@@ -142,6 +143,7 @@ def replan(
 def _over_kept(folder: RunFolder, given: Budget, records: Sequence[Record]) -> Budget:
     """Combine the new budget with the old one; `records` are those of rounds that are kept."""
     kept = folder.budget
+    # A goal that the last round has reached would stop the run again at once.
     last = records[-1:]
     ahead = tuple(goal for goal in kept.until if not any(map(Budget((goal,)).reached, last)))
     spent = folder.stop is not None and folder.stop.why.endswith(USED_UP)
@@ -158,6 +160,7 @@ def num_done(folder: RunFolder, run: Rounds, rounds: int) -> int:
     Raises `UsageError`, before anything is written, if the run can't be resumed.
     """
     folder.sessions.read()
+    # Damage is reported before the files of a finished run are removed.
     if folder.finished:  # without a checkpoint it would start over
         check_file(folder.file("checkpoint.safetensors"))
     made = origin(folder.experiment, run.divided, run.net)

@@ -185,6 +185,7 @@ class SavedRun:
         _ = self.made_for  # whose files say of which run they are
         experiment, groups = self.experiment, [client.group for client in self.clients]
         method, net = self.algorithm, self.net
+        # Only its form is needed: the checkpoint has the values.
         with unsaid():
             template = first_state(
                 method,

@@ -52,6 +52,7 @@ def guard_of(
     sizes: Sizes = NOT_KNOWN,
 ) -> Guarded:
     """Checks replies in training; `meter` is the engine with metering."""
+    # Steps are bounded to protect models that several clients use.
     if not isinstance(innermost(algorithm), LocalOnly):  # there, no client moves another's model
         limits = limits_of(clients, limits)
     told, where = partial(advice, federation), are_elsewhere(clients)

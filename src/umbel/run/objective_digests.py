@@ -44,11 +44,13 @@ def objective_prints(
         shape = net.outputs(net.new(seed=0), first.x).shape[1:]
         count = max(2, min(MOST, VALUES // max(1, shape.numel()), len(federation.train.x)))
         y = sample(net, federation, count).y
+        # Functions of y, so that the same values come in every process.
         made_up = list(_made_up(torch.Size([count, *shape]), y, net.dtype))
         objective, weights = objective or net.objective, torch.tensor([0.25, 0.75], dtype=net.dtype)
         return (
             _print(lambda outputs: objective.losses(outputs, y), made_up),
             _print(lambda outputs: objective.correct(outputs, y), made_up),
+            # A mixture of two models, which give opposite outputs.
             _print(lambda o: objective.mixed(torch.stack([o, -o]), weights), made_up),
         )
     return NOTHING

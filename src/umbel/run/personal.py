@@ -88,6 +88,7 @@ class Personal(Settings):
         Each continues from the version before. A version with a weight of a larger magnitude than
         `max_value` is not kept.
         """
+        # (1, 2, 5) epochs are trained as 1, 1 and 3 more: each version continues from the last.
         stretches = [after - before for before, after in pairwise((0, *self.versions))]
         local = LocalTraining(lr=self.lr, batch_size=self.batch_size, optimizer=self.optimizer)
         each = (replace(local, epochs=epochs) for epochs in stretches)
@@ -118,6 +119,7 @@ class Personal(Settings):
         )
         check(federation.validation is not None, "personal: validation examples", "none", expected)
         size = federation.num_clients * net.layout.num_values * net.dtype.itemsize
+        # Served and chosen models of all clients are in memory at once.
         check_memory(2 * size, f"personal models of {federation.num_clients:,} clients")
         if not elsewhere:
             epochs = max(work.local.epochs for work in self.works())

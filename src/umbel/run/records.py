@@ -172,6 +172,7 @@ class Record:
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "measures"}
         if not self.bounded:  # in most records
             del values["bounded"]
+        # Only runs with validation examples have these.
         for name in ("validation_loss", "validation_accuracy"):
             if values[name] is None:
                 del values[name]
@@ -185,6 +186,7 @@ class Record:
         """
         values: dict[str, Any] = json.loads(line)
         own = {f.name for f in fields(cls)}
+        # Keys that are no fields are the method's measures and the run's metrics.
         measures = {name: values[name] for name in values if name not in own and name != KEY}
         known = {name: values[name] for name in values if name in own}
         known["missing"] = tuple(known["missing"])

@@ -68,6 +68,7 @@ def as_given(state: Any, first: State) -> State:
     values, labels = first.models, first.labels
     fitting = Expected(values.shape[1], values.dtype, len(labels))
     _check_state(state, fitting, "the given state")
+    # Inner states, such as those of `Restarts`, must fit an inner state of the method's first one.
     for other in within(state)[1]:
         for inside in within(like)[1][:1]:
             as_given(other, inside)
@@ -153,6 +154,7 @@ def _check_models(models: Any, dtype: torch.dtype, name: str) -> None:
 
 def _check_finite(models: Tensor, name: str) -> None:
     """Refuse non-finite models, which would replace the last usable ones in the checkpoint."""
+    # Two numbers instead of a table of True and False as large as the models.
     edges = models.aminmax()
     for row in (edges.min, edges.max):
         if not row.isfinite():

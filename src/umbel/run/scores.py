@@ -186,6 +186,7 @@ VALIDATION = "validation_"
 
 def quality_of(scores: ClientScores, share: float = 1.0) -> dict[str, Any]:
     """Return loss and accuracies over clients; no client weighs more than `share` in a mean."""
+    # Clients without test examples, or whose evaluation was not usable, do not count.
     known = ~np.isnan(scores.loss)
     loss, accuracy = scores.loss[known], scores.accuracy[known]
     if not known.any():
@@ -194,6 +195,7 @@ def quality_of(scores: ClientScores, share: float = 1.0) -> dict[str, Any]:
     if not said.any():
         return {"loss": number_or_none(loss.mean())}
     accuracy, counts = accuracy[said], scores.num_examples[known][said]
+    # sum_i n_i accuracy_i / sum_i n_i, where no n_i is more than `share` of the sum.
     weights = bounded_weights(torch.from_numpy(counts), share).numpy()
     weighted = np.average(accuracy, weights=weights)
     return {

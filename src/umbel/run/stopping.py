@@ -100,12 +100,16 @@ class Budget:
             # Losses of your own objective may be below 0.
             fine = name != "loss" or goal >= 0 or not known
             check(fine, "until", f"{name}={goal:g}", "0 or more")
+            # A regression has no accuracy.
             regression = run.net.objective == REGRESSION and name in (*ACCURACIES, "accuracy_std")
             check(not regression, "until", name, "measured here: a regression has only a loss")
             alone = name in AGREEMENTS and not groups
             check(not alone, "until", name, "measured here: the planted groups are not known")
+            # Without test and validation examples, only agreement with planted groups is measured.
             blind = name not in AGREEMENTS and not tested and not validated
             check(not blind, "until", name, "measured here: no client has test examples")
+            # With validation examples, test measures come only after the last round: too late to
+            # stop by.
             late = validated and name not in (*VALIDATED, *AGREEMENTS)
             how = "rounds are judged on validation examples, by accuracy and loss"
             check(not late, "until", name, f"measured before the end: {how}")

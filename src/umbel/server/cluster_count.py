@@ -112,6 +112,7 @@ def count_clusters(profile: Tensor, seed: int = 0) -> ClusterCount:
     check(size >= 3, "clients", size, "3 or more, to count clusters among them")
     projected = leading_projection(profile, LARGEST + 1, seed).numpy()
     values = _lengths(projected)
+    # s dimensions: G has about s leading singular values if clients form s groups.
     rank = largest_gap(values)
     rows = projected[:, :rank]
     largest = min(LARGEST, size - 1)
@@ -175,6 +176,7 @@ def _gap(rows: NDArray[np.float64], inertia: NDArray[np.float64], seed: int) -> 
     group is better.
     """
     rng = np.random.default_rng(seed)
+    # References: as many rows, uniform in the box that the rows fill.
     low, high = rows.min(0), rows.max(0)
     tiny = 1e-12 * (1 + inertia[0])
     drawn = [rng.uniform(low, high, rows.shape) for _ in range(REFERENCES)]

@@ -54,6 +54,7 @@ def inner_products(rows: Tensor, others: Tensor | None = None) -> Tensor:
     Without `others`, the inner products of all pairs of the rows. It makes no copy of the rows in
     double precision: sums are computed block by block.
     """
+    # Columns of both tables that together have about BLOCK_VALUES values.
     columns = max(1, BLOCK_VALUES // max(1, len(rows) + (0 if others is None else len(others))))
     size = len(rows) if others is None else len(others)
     total = torch.zeros(len(rows), size, dtype=torch.double, device=rows.device)
@@ -234,6 +235,7 @@ def first_alike(distance: Tensor) -> Tensor:
     """
     if not len(distance):
         return torch.zeros(0, dtype=torch.long)
+    # The mean distance of a row to all others tells the outlying tenth.
     far = max(1, len(distance) // 10) if len(distance) > 4 else 0
     near = distance.mean(1).argsort()[: len(distance) - far]
     # (N, N) bool; in a row, the first True is the first row at no distance.
@@ -254,9 +256,11 @@ def k_medoids(distance: Tensor, num_clusters: int, seed: int) -> Tensor:
     first, kinds, weights = np.unique(
         first_alike(distance).numpy(), return_inverse=True, return_counts=True
     )
+    # No more kinds of rows than clusters: each kind is one.
     if len(first) <= num_clusters:
         return torch.from_numpy(in_order_of_appearance(kinds))
     matrix = distance.numpy()
+    # One row for each kind; `weights` count how often it occurs, so that the loss is the same.
     if len(first) < size:
         matrix = matrix[np.ix_(first, first)]
     rng = np.random.default_rng(seed)
@@ -265,6 +269,7 @@ def k_medoids(distance: Tensor, num_clusters: int, seed: int) -> Tensor:
         rows = np.sort(rng.choice(rows, max(SAMPLE, num_clusters), replace=False))
     sampled = matrix[np.ix_(rows, rows)].astype(np.float64)
     starts = first_medoids(sampled, num_clusters, STARTS if len(rows) > FEW else MORE_STARTS, rng)
+    # The sample decides between the starts; the best one is then improved on all rows.
     found = [faster_pam(sampled, start, weights[rows]) for start in starts]
     _, medoids, labels = min(found, key=lambda result: result[0])
     if len(rows) < len(first):
@@ -325,6 +330,7 @@ def _ward(distance: Tensor, num_clusters: int | None, threshold: float | None) -
     if num_clusters is None:
         # Each merge at the threshold or farther is undone, which adds a cluster.
         num_clusters = 1 + int((tree[:, 2] >= threshold).sum())
+    # One column of labels, as one number of clusters is asked for.
     labels = hierarchy.cut_tree(tree, num_clusters)[:, 0]
     return torch.from_numpy(in_order_of_appearance(labels))
 

@@ -42,6 +42,7 @@ def bounded_weights(counts: Tensor, share: float) -> Tensor:
     some = counts > 0
     if int(some.sum()) < 2 or share >= 1:
         return counts
+    # A client without examples has no weight in any case, and must not count for the smallest.
     if not some.all():
         return counts.masked_scatter(some, bounded_weights(counts[some], share))
     # No weight falls below the smallest count: weights stay whole numbers of at least 1.
@@ -96,5 +97,6 @@ def within_norms(rows: Tensor, kept: Tensor, ratio: float | None) -> Tensor:
     """
     if ratio is None:
         return rows
+    # Of all clients that have a feature, not of the few that answer now.
     longest, lengths = longest_of(norms_of(kept), ratio), norms_of(rows)
     return rows * torch.where(lengths > longest, longest / lengths, 1).to(rows.dtype)[:, None]

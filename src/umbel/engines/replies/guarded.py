@@ -98,6 +98,7 @@ class Guarded(Layer):
         self.refused |= refused
         self._note(bounds.reasons)
         usable, asked = len(replies.clients), len(request.clients)
+        # Numbers that a simulated fault has spoilt say nothing about training.
         diverged = len(absent.diverged - self.faults.spoilt(request))
         quorum = ceil(self.limits.quorum * asked - ROUNDING)
         # A diverging run must not continue silently, but a single dishonest client must not end it.
@@ -132,6 +133,7 @@ class Guarded(Layer):
             absent.refused |= bounds.refused
             return bounds
 
+        # One exchange with clients elsewhere: each message costs time, and rows arrive all at once.
         blocks = [request] if self.elsewhere else list(_blocks(request))
         if len(blocks) == 1:
             usable = yield from seen(request)

@@ -162,6 +162,7 @@ def bad_values(
         low, high = _range(promise, limits)
         if not column.numel():
             continue
+        # (N, V): a client is refused for any of its numbers.
         values = column.reshape(len(column), -1)
         if promise.per is not None:
             # Sums of many terms may be larger than the sum of their bounds by rounding.
@@ -179,6 +180,8 @@ def bad_values(
         if promise.may_be_nan:
             usable |= values.isnan().all(1)
         for n in torch.nonzero(~usable)[:, 0].tolist():
+            # The value outside the range, for the message: the smallest, or else the largest or
+            # NaN.
             below = largest[n] <= high and largest[n].isfinite()
             value = float(smallest[n] if below else largest[n])
             fault = f"{name}: {value:.3g} is not within {low:.3g} to {high:.3g}"

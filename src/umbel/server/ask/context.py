@@ -96,6 +96,7 @@ class Context:
         """
         check_numbers(clients, "clients", self.num_clients, "clients")
         cohort = clients.sort().values
+        # Sorted, a client that is named twice stands beside itself.
         twice = cohort[1:][cohort.diff() == 0]
         check(not len(twice), "clients", f"{twice[:1].tolist()} twice", "unique: name each once")
         return replace(self, cohort=cohort, optional=optional, use=self.use if use is None else use)
@@ -155,6 +156,7 @@ class Context:
         how = "given: clients choose no cluster; write averaging.reduction(num_clusters, labels)"
         check(chosen is not None, "reduction: labels", None, how)
         assert chosen is not None
+        # Choices are promised in 0 to `high`: each must have a cluster in the sums.
         most = int(chosen.high or 0)
         expected = f"{most + 1}, the number of models that clients choose from"
         check(count > most, "reduction: num_clusters", count, expected)
