@@ -26,7 +26,7 @@ MODEL = {"name": "mlp", "hidden": [64]}
 
 
 OWN = re.compile(r"[\w.]+:[\w.]+")
-"""The name of somebody's own scenario, "module:Name"."""
+"""The name of a third-party scenario, "module:Name"."""
 
 
 def asked_about(

@@ -1,4 +1,4 @@
-"""Where clients work: one after another, or many in one batched tensor program."""
+"""Engines, which do clients' work: one after another, or many in one batched program."""
 
 from umbel.engines.choice import EngineSettings, make_engine
 from umbel.engines.sequential import Sequential

@@ -57,7 +57,7 @@ def with_paths(value: T, change: Callable[[Keys, str], str], keys: Keys = ()) ->
 def _table_changed(
     table: Mapping[str, Any], kind: type, change: Callable[[Keys, str], str], keys: Keys
 ) -> dict[str, Any]:
-    """The members of some settings, or of a table of somebody else's, with each path changed."""
+    """Return the members of settings, or of a third-party table, with each path changed."""
     named: frozenset[str] = getattr(kind, "path_settings", frozenset())
     others = not kind.__module__.startswith("umbel.") or issubclass(kind, Stranger)
 

@@ -52,6 +52,7 @@ def save(
         for name, value in values.items()
         if isinstance(value, Tensor) and name not in parts
     }
+    # A tensor is copied if one before it in the list lies in the same memory.
     memory = [tensor.untyped_storage().data_ptr() for tensor in tensors.values()]
     tensors = {
         name: tensor.clone() if pointer in memory[:place] else tensor
@@ -69,12 +70,13 @@ def save(
         "parts": digests,
     }
     write(file, tensors, header)
+    # Only now: until the rename, the old checkpoint needed its parts.
     checkpoint_parts.remove_others(folder, digests.values(), goes_on=True)
     return parts
 
 
 def load(file: Path, template: Any) -> tuple[Any, int]:
-    """The state and the number of the next round; `template` is the method's first state.
+    """Read the state and the number of the next round; `template` is the method's first state.
 
     Raises `UsageError` if the file is not a whole checkpoint of such a state.
     """
@@ -104,6 +106,7 @@ def _members(state: State, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """The fields of a state by name: of tensors in a tuple as "features.0" and so on, and of the
     states within it as "rivals.0.models".
     """
+    # States in states are flattened into names, as safetensors has a single level.
     place, others = within(state)
     for f in fields(state):
         value = getattr(state, f.name)
@@ -116,7 +119,7 @@ def _members(state: State, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _filled(template: Any, values: Mapping[str, Any], lists: Collection[str]) -> Any:
-    """A state like the template with these values, which determine the lengths of its tuples."""
+    """Fill a state like the template with values, which decide the lengths of its tuples."""
     own = {name: value for name, value in values.items() if "." not in name}
     lengths = Counter(name.rpartition(".")[0] for name in values if is_entry(name))
     for f in fields(template):
@@ -136,33 +139,33 @@ def _filled(template: Any, values: Mapping[str, Any], lists: Collection[str]) ->
 
 
 def _like(template: Any, values: Mapping[str, Any]) -> Any:
-    """The template for these values: itself, or a state within it, as after `Restarts` ended."""
+    """Return the template of these values: itself, or a state within it, after `Restarts` ended."""
     names = {name.partition(".")[0] for name in values}
     kinds = (template, *within(template)[1])
     return next((each for each in kinds if names <= {f.name for f in fields(each)}), template)
 
 
 def _tuples(value: Any) -> Any:
-    """Tuples of numbers as they were: JSON has lists in their place."""
+    """Turn lists back into the tuples of numbers that JSON has made lists of."""
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def tidy(file: Path) -> None:
-    """Remove files that a killed process left beside it. Raises `UsageError` as `load` does."""
+    """Remove files that a killed process left beside a checkpoint. Raises as `load` does."""
     with reading(file, UNREADABLE) as (_, header):
         digests = list(header.get("parts", NOTHING).values())
     checkpoint_parts.remove_others(checkpoint_parts.place(file), digests)
 
 
 def labels(file: Path) -> Tensor:
-    """(M,) the cluster of each client, whatever the method. Raises `UsageError` as `load` does."""
+    """Read the cluster (M,) of each client of any method. Raises `UsageError` as `load` does."""
     with reading(file, UNREADABLE) as (opened, _):
         clusters: Tensor = opened.get_tensor("labels")
         return clusters
 
 
 def next_round(file: Path) -> int:
-    """The number of the next round; 0 without a checkpoint. Raises `UsageError` as `load`."""
+    """Read the number of the next round; 0 without a checkpoint. Raises `UsageError` as `load`."""
     if not file.is_file():
         return 0
     with reading(file, UNREADABLE) as (_, header):
@@ -170,12 +173,12 @@ def next_round(file: Path) -> int:
 
 
 def made(file: Path) -> Mapping[str, Any]:
-    """The origin of the run, empty if not known. Raises `UsageError` as `load`."""
+    """Read the origin of the run, empty if not known. Raises `UsageError` as `load`."""
     with reading(file, UNREADABLE) as (_, header):
         return dict(header.get("made", NOTHING))
 
 
 def written_with(file: Path) -> Mapping[str, str]:
-    """The versions with which it was written, empty if not known. Raises `UsageError` as `load`."""
+    """Read the versions that wrote it, empty if not known. Raises `UsageError` as `load`."""
     with reading(file, UNREADABLE) as (_, header):
         return dict(header.get("versions", NOTHING))

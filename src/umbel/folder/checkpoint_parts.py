@@ -54,13 +54,13 @@ class Part:
         return cls(weakref.ref(tensor), _version(tensor), _digest(tensor))
 
     def holds(self, tensor: Tensor) -> bool:
-        """Whether it is this tensor, as it is now."""
+        """Return True if the part is this tensor, unchanged since it was written."""
         counted = not tensor.is_inference()
         return counted and self.tensor() is tensor and _version(tensor) == self.version
 
 
 Parts = Mapping[str, Part]
-"""What a session has written, by the names of the tensors."""
+"""The parts that a session has written, by the names of their tensors."""
 
 NO_PARTS: Parts = MappingProxyType({})
 
@@ -71,14 +71,14 @@ def place(checkpoint: Path) -> Path:
 
 
 def are_parts(values: Mapping[str, object]) -> Iterator[tuple[str, Tensor]]:
-    """The large ones among the tensors of a tuple."""
+    """Yield the large tensors among those in tuples."""
     for name, value in values.items():
         if is_entry(name) and isinstance(value, Tensor) and value.nbytes >= LARGE_BYTES:
             yield name, value
 
 
 def is_entry(name: str) -> bool:
-    """Whether this names a tensor of a tuple, as "features.0" does."""
+    """Return True for the name of a tensor in a tuple, such as "features.0"."""
     return name.rpartition(".")[2].isdecimal()
 
 
@@ -108,13 +108,14 @@ def remove_others(folder: Path, digests: Iterable[str], goes_on: bool = False) -
     for file in [file for pattern in OURS for file in folder.glob(pattern)]:
         if file in needed:
             continue
+        # A link is removed, and never written over: its target may be another run's.
         plain = file.is_file() and not file.is_symlink()
         if wanted and plain and file.suffix == spare.suffix:
             file.replace(spare)
         else:
             remove_partial(file)
     if not needed and folder.is_dir():
-        with suppress(OSError):  # somebody else's files stay
+        with suppress(OSError):  # other programs' files stay
             folder.rmdir()
 
 
@@ -133,13 +134,14 @@ def read(folder: Path, digests: Mapping[str, str], otherwise: str) -> dict[str, 
         file = _file(folder, digest)
         with reading(file, otherwise, sealed=False) as (opened, _):
             tensors[name] = aligned(opened.get_tensor("values"))
+        # The name is the seal: parts have no other.
         if digest != _digest(tensors[name]):
             raise UsageError(f"{file}: {otherwise}: its contents do not match its name")
     return tensors
 
 
 def _version(tensor: Tensor) -> int:
-    """How often torch has changed a tensor in place, which it counts outside of inference mode."""
+    """Return the number of changes in place, which torch counts outside of inference mode."""
     return 0 if tensor.is_inference() else tensor._version
 
 

@@ -42,7 +42,7 @@ from umbel.run.scores import ClientScores
 from umbel.run.stopping import Budget, Stop
 
 FIRST_FILES = ("experiment.toml", "budget.json", "environment.json", "records.jsonl", NOTE, ".lock")
-"""What the folder of a run holds before its first round."""
+"""Files in the folder of a run before its first round."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class RunFolder:
 
     @classmethod
     def begin(cls, runs_dir: Path, experiment: ExperimentSettings) -> RunFolder:
-        """The folder of exactly this experiment, begun or not; descriptions may differ.
+        """Return the folder of exactly this experiment, begun or not; descriptions may differ.
 
         Raises `UsageError` where a folder of that name holds another experiment.
         """
@@ -104,12 +104,12 @@ class RunFolder:
 
     @classmethod
     def of(cls, runs_dir: Path, experiment: ExperimentSettings) -> RunFolder:
-        """Where an experiment is run, under its name and seed."""
+        """Return the folder of an experiment, by its name and seed."""
         return cls(runs_dir / f"{experiment.name}-seed{experiment.seed}", experiment)
 
     @classmethod
     def open(cls, path: Path | str) -> RunFolder:
-        """The folder of a run that was begun. Raises `UsageError` if there is none."""
+        """Return the folder of a run that was begun. Raises `UsageError` if there is none."""
         folder = cls(Path(path))
         if not folder.begun:
             check_no_advice(folder.path)
@@ -128,7 +128,7 @@ class RunFolder:
                 self.checked()
             for name in () if self.begun else FIRST_FILES:
                 self.file(name).unlink(missing_ok=True)
-        with suppress(OSError):  # somebody else's files stay
+        with suppress(OSError):  # other programs' files stay
             self.path.rmdir()
 
     @contextmanager
@@ -137,6 +137,7 @@ class RunFolder:
 
         Raises `UsageError` if a link would redirect files to another place.
         """
+        # Before any file is touched: a folder from elsewhere may have links to other places.
         check_no_link(*map(self.file, (".lock", "evidence", "models", "checkpoint-parts")))
         try:
             with FileLock(self.file(".lock"), timeout=-1 if patiently else 0):
@@ -146,12 +147,12 @@ class RunFolder:
             raise InUseError(f"{self.path}: in use: {inside}") from None
 
     def file(self, name: str) -> Path:
-        """Where this file of the run is."""
+        """Return the path of a file of the run."""
         return self.path / name
 
     @property
     def evidence(self) -> EvidenceFolder:
-        """What the method's clusters rested on."""
+        """The values on which the method's clusters are based, as they are on disk."""
         return EvidenceFolder(self.file("evidence"))
 
     @property
@@ -203,28 +204,28 @@ class RunFolder:
 
     @property
     def begun(self) -> bool:
-        """Whether any round is done."""
+        """True if any round is done."""
         has_checkpoint = self.file("checkpoint.safetensors").is_file()
         return self.finished or has_checkpoint or self.lines.begun
 
     @property
     def finished(self) -> bool:
-        """Whether all rounds are done or the run was stopped, and its results are written."""
+        """True if all rounds are done or the run was stopped, and its results are written."""
         return self.file("clusters.csv").is_file()
 
     @property
     def stop(self) -> Stop | None:
-        """Where and why the run ended before its last round, if it did."""
+        """The round and the reason of an early end; None without one."""
         return json_value(self.file("stopped.json"), Stop.from_plain)
 
     @property
     def budget(self) -> Budget:
-        """When the run is to stop."""
+        """The goals and the time limit at which the run stops."""
         return json_value(self.file("budget.json"), Budget.from_plain) or Budget()
 
     @property
     def num_clients(self) -> int:
-        """M. Raises `UsageError` where no round is done."""
+        """Number of clients M. Raises `UsageError` if no round is done."""
         if self.finished:
             return len(self.clients())
         return len(checkpoint.labels(self.file("checkpoint.safetensors")))
@@ -273,6 +274,8 @@ class RunFolder:
         `turn` says whether the number of models changed in the last round. If the process is killed
         meanwhile, the run can be resumed: it ends where it was stopped or by the new plan.
         """
+        # The first step makes the run unfinished again: killed after it, the run ends as planned
+        # before.
         if self.finished:
             self.file("clusters.csv").unlink()
             self.evidence.go_on(len(self.records()) - 1, turn)
@@ -282,14 +285,14 @@ class RunFolder:
         self.file("stopped.json").unlink(missing_ok=True)
 
     def set_budget(self, budget: Budget) -> None:
-        """Keep when to stop, for this session and those that resume it."""
+        """Keep goals and time limit for this session and those that resume it."""
         if budget == Budget():
             self.file("budget.json").unlink(missing_ok=True)
         else:
             self.write("budget.json", json_text(budget.plain))
 
     def clients(self) -> list[Client]:
-        """The rows of `clusters.csv` of a finished run, one a client, with what is known of each.
+        """Read the rows of `clusters.csv` of a finished run, with the facts about each client.
 
         Raises `UsageError` if they are not what was written.
         """

@@ -1,4 +1,4 @@
-"""Files of tensors: written whole and sealed; what is wrong with one is said with its name."""
+"""Files of tensors, written whole and sealed; errors of reading name the file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from umbel.files.seals import BLANK, BROKEN, KEY, check_seal, file_intact, seal_
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 Header = dict[str, Any]
-"""What a file of tensors says beside them."""
+"""The values in a file of tensors besides these."""
 
 
 def write(
@@ -49,17 +49,20 @@ def write(
 def write_plain(
     file: Path, tensors: Mapping[str, Tensor], said: Mapping[str, str] = NOTHING
 ) -> None:
-    """As `write`, without a seal, and with a header only if something is said."""
+    """Write a file as `write` does, without a seal; without a header if `said` is empty."""
     with replacing(file) as beside:
         _save(beside, tensors, dict(said))
 
 
 def write_over(file: Path, outdated: Path, name: str, values: Tensor) -> None:
-    """As `write_plain` of one tensor, into the file of an outdated one if that has its form."""
+    """Write one tensor without a seal, over an outdated file if that has the same form."""
     with replacing(file) as beside:
+        # Pages of the old file are in memory: writing over them is twice as fast as a new file.
         if _has_form(outdated, name, values):
             outdated.replace(beside)
             with beside.open("r+b") as opened:
+                # safetensors puts the values last, after a header that is the same for the same
+                # form.
                 opened.seek(-values.nbytes, os.SEEK_END)
                 opened.write(bits(values).numpy().data)
         else:
@@ -67,7 +70,7 @@ def write_over(file: Path, outdated: Path, name: str, values: Tensor) -> None:
 
 
 def _has_form(file: Path, name: str, values: Tensor) -> bool:
-    """Whether a file differs from that of this tensor in its values alone, and may be changed.
+    """Return True for a file that differs from the tensor's in values alone, and may be changed.
 
     It must not be or have a link, as where a folder was copied by links.
     """
@@ -94,24 +97,25 @@ def _save(file: Path, tensors: Mapping[str, Tensor], said: dict[str, str]) -> No
 
 
 def remove_half_written(folder: Path) -> None:
-    """Remove what a process that was killed left in a folder that nobody else writes to now."""
+    """Remove incomplete files of a killed process from a folder that nobody else writes to."""
     for file in list(folder.glob(PARTIAL)):
         remove_partial(file)
 
 
 DAMAGED = (*BROKEN, OSError, SafetensorError, RuntimeError)
-"""What reading a file that is not as it was written may raise."""
+"""Errors that reading a changed or damaged file may raise."""
 
 
 @contextmanager
 def reading(
     file: Path, otherwise: str, advice: str = "", *, sealed: bool = True
 ) -> Iterator[tuple[Any, Header]]:
-    """The open file, none of whose bits is damaged if it is `sealed`, and its header.
+    """Open a file, check its seal if it is `sealed`, and yield it with its header.
 
     Raises `UsageError` where it is not what it should be, and says what to do.
     """
     check_file(file)
+    # A file from elsewhere may be of any size.
     check_memory(file.stat().st_size, str(file))
     try:
         with safe_open(file, framework="pt") as opened:
@@ -125,7 +129,7 @@ def reading(
 
 
 def header_of(file: Path) -> Header:
-    """What a file says beside its tensors, which are not looked at; {} where it can't be read."""
+    """Read the header of a file without its tensors; {} if it can't be read."""
     try:
         check_file(file)
         with safe_open(file, framework="pt") as opened:
@@ -136,5 +140,5 @@ def header_of(file: Path) -> Header:
 
 
 def tensors_in(opened: Any) -> dict[str, Tensor]:
-    """All tensors of an open file by name, as they would lie if they had been computed."""
+    """Read all tensors of an open file by name, at aligned addresses."""
     return {name: aligned(opened.get_tensor(name)) for name in opened.keys()}  # noqa: SIM118

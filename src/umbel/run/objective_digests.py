@@ -82,6 +82,6 @@ def _print(function: Callable[[Tensor], Tensor], made_up: list[Tensor]) -> tuple
     """Return the length and a weighted sum of each result; nothing for a refused output."""
     found: list[float] = []
     for outputs in made_up:
-        with suppress(Exception):  # functions of somebody's own have exceptions of their own
+        with suppress(Exception):  # your own functions may raise any exception
             found += fingerprint([function(outputs)])[:2]
     return tuple(found)
