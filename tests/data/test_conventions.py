@@ -32,6 +32,16 @@ def patients() -> Images:
     return values
 
 
+def coloured() -> Images:
+    shade = np.array([0.2, 0.5, 0.8])[:, None, None]
+    values: Images = 0.2 * RNG.random((40, 3, 3, 3)) + shade
+    return np.asarray(values, dtype=np.float32)
+
+
+def steps() -> Images:
+    return RNG.normal(size=(40, 6, 6)) + np.arange(6)
+
+
 def wards() -> Images:
     return RNG.random((40, 3)) * [1, 100, 1] + [0.01, 20, 0.01]
 
@@ -76,6 +86,8 @@ def test_tests_on_another_scale_than_training_are_refused() -> None:
         (images, lambda: (images() - 0.5) / 0.3, "x has many negative values, and that of"),
         (images, lambda: 2 * images() - 1, "are only some standardised, or scaled to -1 to 1?"),
         (images, lambda: 100 * images(), "times as large as that of clients"),
+        (coloured, lambda: np.moveaxis(coloured(), 1, -1), "np.moveaxis(x, -1, 1)"),
+        (steps, lambda: steps().swapaxes(1, 2), "the axes of x seem to be in another order"),
         (wards, lambda: wards() * [1, 1, 100], "column 2 is at least"),
     ],
 )

@@ -330,3 +330,38 @@ def _span(values: Tensor) -> Tensor:
     span = above.nanquantile(torch.tensor([0.5, 0.1, 0.9], dtype=torch.float64), dim=0)
     enough = (counts >= 10) & (2 * counts >= values.isfinite().sum(0))
     return torch.where(enough & (span[2] > 1.05 * span[1]), span, torch.nan)
+
+
+def warn_of_layout(shards: Sequence[Tensor], names: Sequence[str]) -> None:
+    """Warn if some clients' inputs fit those of the others far better with their axes moved.
+
+    This is seen where all axes have one size, and their means differ along them: other layouts
+    have other shapes.
+    """
+    shape = shards[0].shape[1:]
+    if len(shape) not in (2, 3) or len(set(shape)) > 1 or shape[0] == 1:
+        return
+    means = [x.double().mean(0) for x in shards]
+    if len(shape) == 2 and not all(map(_is_striped, means)):
+        return  # pictures that are turned resemble those with their axes exchanged
+    turns = [(1, 0)] if len(shape) == 2 else [(2, 0, 1), (1, 2, 0)]
+    first, moved = means[0], []
+    for mean, name in zip(means[1:], names[1:], strict=True):
+        straight = float((mean - first).square().sum())
+        turned = min(float((mean.permute(turn) - first).square().sum()) for turn in turns)
+        if turned < straight / 10:
+            moved.append(name)
+    rest = [name for name in names if name not in moved]
+    if moved:
+        odd, usual = (moved, rest) if len(moved) <= len(rest) else (rest, moved)
+        log.warning(
+            "%s: the axes of x seem to be in another order than those of %s: give all in the same, "
+            "such as channels first, by np.moveaxis(x, -1, 1)",
+            *(_named(odd), _named(usual)),
+        )
+
+
+def _is_striped(mean: Tensor) -> bool:
+    """Whether values (S, S) differ along one axis only, as means of channels or features do."""
+    spread = float(mean.var(correction=0))
+    return any(float(mean.mean(axis).var(correction=0)) > 0.95 * spread for axis in (0, 1))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from umbel.checks import check
-from umbel.data.conventions import Comparison, entries_of, warn_of_units
+from umbel.data.conventions import Comparison, entries_of, warn_of_layout, warn_of_units
 from umbel.data.dataframes import check_columns, check_rows, column_names, without_indexes
 from umbel.data.given import pair
 from umbel.data.splits import Pair, set_apart
@@ -43,6 +43,8 @@ def tensors_of(given: Mapping[str, Sequence[Any]], names: tuple[str, ...]) -> di
     stored = {what: [kind for _, kind in each] for what, each in read.items()}
     warned = _compare(splits, stored, names)
     filled = {n: x for n, (x, _) in zip(names, splits["train"], strict=True) if len(x)}
+    if filled:
+        warn_of_layout(list(filled.values()), list(filled))
     if filled and not warned:
         columns = column_names(pairs["train"][0][0])
         warn_of_units(list(filled.values()), list(filled), columns)
