@@ -30,8 +30,6 @@ MAY_BE_SEEN_BY_ALGORITHMS = (
     "umbel.server.shares",
     "umbel.server.clusterers",
     "umbel.algorithms.base",
-    "umbel.algorithms.fitting",
-    "umbel.algorithms.wrapping",
     "umbel.checks",
     "umbel.client.layout",
     "umbel.client.routing",

@@ -15,10 +15,11 @@ from umbel.algorithms.base import (
     Setup,
     State,
     Traits,
+    check_clusters,
+    check_num_clusters,
     federate,
     one_model,
 )
-from umbel.algorithms.fitting import check_clusters, check_num_clusters
 from umbel.checks import UsageError, check
 from umbel.client.batches import Batch, Plan, Shard
 from umbel.client.layout import Entry, Layout

@@ -339,3 +339,36 @@ def check_only_trains(method: Algorithm[Any], field: str, value: object, expecte
         name, given = type(method).__name__, getattr(method, setting)
         needed = f"{' or '.join(map(repr, fine))}, so that clients of {name} do nothing but train"
         check(given in fine, setting, given, f"{needed}, as {field} needs")
+
+
+def check_num_clusters(num_clusters: int | None, setup: Setup | Known) -> None:
+    """Raise `UsageError` if both numbers are known, and there are fewer clients than clusters."""
+    if num_clusters is not None and setup.num_clients is not None:
+        expected = f"at most the number of clients, {setup.num_clients}"
+        check(num_clusters <= setup.num_clients, "algorithm.num_clusters", num_clusters, expected)
+
+
+def check_clusters(clusters: Sequence[int], setup: Setup | Known) -> None:
+    """Raise `UsageError` unless `clusters` is empty, or has one for each of the known clients."""
+    if clusters and setup.num_clients is not None:
+        fine = len(clusters) == setup.num_clients
+        expected = f"the cluster of each of the {setup.num_clients} clients"
+        check(fine, "algorithm.clusters", f"{len(clusters)} numbers", expected)
+
+
+def check_apart(wrapper: Algorithm[Any], method: Algorithm[Any]) -> None:
+    """Raise `UsageError` if a method has a setting of the same name as one of its wrapper.
+
+    The settings of both are in one table: one of the two would take the other's place.
+    """
+    own = {f.name for f in fields(wrapper)} - {"of"}
+    while True:
+        both = own & {f.name for f in fields(method)}
+        if both:
+            kind, around = type(method).__name__, type(wrapper).__name__
+            how = f"rename it: {around} has a setting of this name, too"
+            raise UsageError(f"{min(both)}: a setting of {kind}; {how}")
+        # Only wrappers have `asked_by`: a method of a wrapper may itself be a wrapper.
+        if not hasattr(method, "asked_by"):
+            return
+        method = method.of  # type: ignore[attr-defined]

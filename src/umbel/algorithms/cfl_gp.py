@@ -12,8 +12,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from umbel.algorithms.base import Algorithm, Assigned, Known, Setup, State, Traits, check_clustered
-from umbel.algorithms.fitting import check_clusters, check_num_clusters
+from umbel.algorithms.base import (
+    Algorithm,
+    Assigned,
+    Known,
+    Setup,
+    State,
+    Traits,
+    check_clustered,
+    check_clusters,
+    check_num_clusters,
+)
 from umbel.checks import check
 from umbel.client.work import Feature, Gradient, LocalTraining, Quantised, Work
 from umbel.client.work.local_training import check_plain_steps

@@ -19,9 +19,9 @@ from umbel.algorithms.base import (
     State,
     Traits,
     check_clustered,
+    check_num_clusters,
     federate,
 )
-from umbel.algorithms.fitting import check_num_clusters
 from umbel.checks import check
 from umbel.client.routing import adapters_of, directions
 from umbel.client.work import LocalTraining, Routed, Work

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from umbel.algorithms.base import Algorithm, Known, Setup, State, federate
-from umbel.algorithms.fitting import check_clusters
+from umbel.algorithms.base import Algorithm, Known, Setup, State, check_clusters, federate
 from umbel.checks import UsageError, check
 from umbel.client.work import LocalTraining
 from umbel.flow import Flow

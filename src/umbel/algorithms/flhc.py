@@ -17,10 +17,10 @@ from umbel.algorithms.base import (
     Setup,
     State,
     check_clustered,
+    check_num_clusters,
     federate,
     one_model,
 )
-from umbel.algorithms.fitting import check_num_clusters
 from umbel.checks import check
 from umbel.client.work import LocalTraining, Work
 from umbel.flow import Flow, Rows

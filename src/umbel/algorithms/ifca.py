@@ -10,8 +10,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from umbel.algorithms.base import Algorithm, Known, Served, Setup, State, Traits
-from umbel.algorithms.fitting import check_num_clusters
+from umbel.algorithms.base import Algorithm, Known, Served, Setup, State, Traits, check_num_clusters
 from umbel.checks import check
 from umbel.client.work import ChooseByLoss, Gradient, Judge, LocalTraining, MeanLoss, Work
 from umbel.client.work.local_training import check_plain_steps

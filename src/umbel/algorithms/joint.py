@@ -11,8 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from umbel.algorithms.base import Algorithm, Assigned, Known, Setup, State, Traits
-from umbel.algorithms.fitting import check_num_clusters
+from umbel.algorithms.base import (
+    Algorithm,
+    Assigned,
+    Known,
+    Setup,
+    State,
+    Traits,
+    check_num_clusters,
+)
 from umbel.checks import check
 from umbel.client.work import ChooseJointly, JointScore, LocalTraining, Work
 from umbel.flow import Flow, Rows

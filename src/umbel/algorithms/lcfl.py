@@ -18,9 +18,9 @@ from umbel.algorithms.base import (
     State,
     Traits,
     check_clustered,
+    check_num_clusters,
     federate,
 )
-from umbel.algorithms.fitting import check_num_clusters
 from umbel.checks import check
 from umbel.client.layout import Layout
 from umbel.client.work import Gradient, LocalTraining, MeanLoss, TrainAndGradient, Work

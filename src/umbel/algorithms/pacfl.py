@@ -21,10 +21,10 @@ from umbel.algorithms.base import (
     State,
     Traits,
     check_clustered,
+    check_num_clusters,
     federate,
     one_model,
 )
-from umbel.algorithms.fitting import check_num_clusters
 from umbel.checks import check, check_memory
 from umbel.client.work import LocalTraining, PrincipalVectors, Work
 from umbel.flow import Flow

@@ -8,14 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from umbel.algorithms.base import (
-    Algorithm,
-    Known,
-    Setup,
-    State,
-    federate,
-)
-from umbel.algorithms.fitting import check_num_clusters
+from umbel.algorithms.base import Algorithm, Known, Setup, State, check_num_clusters, federate
 from umbel.checks import check
 from umbel.client.work import LocalTraining
 from umbel.flow import Flow

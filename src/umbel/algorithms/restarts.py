@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from umbel.algorithms.base import Algorithm, Assigned, Known, Served, Setup, State
-from umbel.algorithms.wrapping import check_apart
+from umbel.algorithms.base import Algorithm, Assigned, Known, Served, Setup, State, check_apart
 from umbel.checks import check, check_memory
 from umbel.client.work import Work
 from umbel.flow import Flow

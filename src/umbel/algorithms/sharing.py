@@ -20,9 +20,9 @@ from umbel.algorithms.base import (
     Setup,
     State,
     Traits,
+    check_apart,
     check_only_trains,
 )
-from umbel.algorithms.wrapping import check_apart
 from umbel.checks import UsageError, check
 from umbel.client.layout import Layout
 from umbel.client.work import MEMORY, LocalTraining, SharedTraining, Work, joined, parted
