@@ -128,8 +128,7 @@ def test_workers_that_die_before_they_begin_are_not_replaced_for_ever(
 
     Crew(do, 9, 3).run()
     assert done.tolist() == [1] * 9
-    assert "only 0 workers are used: others die before they begin" in caplog.text
-    assert caplog.text.count("died (status 3)") <= crew.ATTEMPTS + 3
+    assert caplog.text.count("died (status 3)") <= crew.ATTEMPTS + 2
 
 
 @pytest.mark.parametrize("name", ["fork", "pipe"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import prod
 
 import torch
@@ -60,6 +60,18 @@ class Columns:
         if not len(self.request.clients):
             return assemble(self.request, [])
         return Replies(self.request.clients, self.tensors)
+
+
+def in_chunks(
+    request: Request,
+    chunks: Iterable[Tensor],
+    answer: Callable[[Request, Tensor], Mapping[str, Tensor]],
+) -> Replies:
+    """The replies to a request, of which `answer` gives those at some positions: a chunk."""
+    columns = Columns(request)
+    for positions in chunks:
+        columns.put(positions, answer(request, positions))
+    return columns.replies()
 
 
 def shared(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

@@ -16,7 +16,7 @@ from umbel.client.seeding import drawing_from
 from umbel.client.work import Work
 from umbel.data.federation import Federation
 from umbel.data.splits import Split
-from umbel.engines.chunked import answer_all
+from umbel.engines.columns import in_chunks
 from umbel.engines.devices import enough_memory, repeatable
 from umbel.engines.replies.validation import reply_of
 from umbel.engines.shortage import shortage
@@ -56,7 +56,8 @@ class Sequential:
         # Moved once; each client's own tensors follow when it is its turn.
         shared = {name: tensor.to(self.device) for name, tensor in request.shared.items()}
         with repeatable(self.device), enough_memory(lambda: self.too_large(request)):
-            return answer_all(self, replace(request, shared=shared))
+            here = replace(request, shared=shared)
+            return in_chunks(here, self.chunks(here), self.answer)
 
     def chunks(self, request: Request) -> Iterator[Tensor]:
         """Chunks of one position in the request each, clients with most examples first."""

@@ -22,7 +22,7 @@ from umbel.client.process_locks import plain_attention
 from umbel.client.work import Work
 from umbel.client.work.local_training import BYTES_OF_A_PLACE
 from umbel.data.federation import Federation
-from umbel.engines.chunked import answer_all
+from umbel.engines.columns import in_chunks
 from umbel.engines.devices import enough_memory, repeatable
 from umbel.engines.replies.validation import reply_of
 from umbel.engines.sequential import answer_one
@@ -88,7 +88,7 @@ class Vectorised:
 
     def send(self, request: Request) -> Replies:
         with repeatable(self.device), enough_memory(lambda: self.too_large(request)):
-            return answer_all(self, request)
+            return in_chunks(request, self.chunks(request), self.answer)
 
     def too_large(self, request: Request, processes: int = 1) -> str:
         """The error of a request for which memory is too short, in so many processes."""

@@ -24,13 +24,19 @@ from typing import NoReturn
 
 from umbel.client.process_locks import SWAPPING, TURN
 from umbel.cores import allowed_cores, forget, roam
-from umbel.engines.processes.held_signals import HeldSignals
+from umbel.engines.processes.held_signals import held_signals
 from umbel.summary import counted
 
 log = logging.getLogger(__name__)
 
 ATTEMPTS = 3
-"""A task fails after this many workers have died while they did it."""
+"""A task fails after this many workers have died while they did it.
+
+While all tasks are gone through once, as many dead workers are replaced.
+"""
+
+MOST_TASKS = 1024
+"""Numbers that every pipe has room for: to a user with many the system gives small ones."""
 
 PATIENCE = 30.0
 """After this many silent seconds the workers' CPU time is checked."""
@@ -49,8 +55,8 @@ WAITING = (
 
 DONE, FAILED = 1, 2
 
-BEGUN, ENDED_WELL = b"+", b"."
-"""Bytes that a worker sends before its first task, and when no task is left."""
+ENDED_WELL = b"."
+"""What a worker sends when no task is left."""
 
 LOOK_SECONDS = 1.0
 """Seconds between checks that the parent still runs, if its pipe does not report its end."""
@@ -68,14 +74,18 @@ class DeathsError(Exception):
 
 
 class Crew:
-    """This process and others forked from it, each of which calls `do` for the tasks it takes."""
+    """This process and others forked from it, each of which calls `do` for the tasks it takes.
+
+    There are at most `MOST_TASKS` tasks.
+    """
 
     def __init__(self, do: Callable[[int], None], tasks: int, processes: int) -> None:
         self.do, self.tasks, self.processes, self.parent = do, tasks, processes, os.getpid()
         self.states = mmap.mmap(-1, max(1, tasks))  # of each task, in memory that all share
         self.attempts = [0] * tasks
         # The second is closed by the system when this process ends.
-        self.todo, self.put, self.alive, self.stay = two_pipes()
+        self.todo, self.put = os.pipe()
+        self.alive, self.stay = os.pipe()
         self.pipes = [self.todo, self.put, self.alive, self.stay]
         os.set_blocking(self.todo, False)
         self.workers: dict[int, int] = {}  # processes, by the pipe that closes when they end
@@ -83,24 +93,23 @@ class Crew:
         self.idle = 0  # how often in a row workers were silent and did not compute
         self.alone = False  # whether they were given up for that
         self.how = ""  # how the last worker that died has ended
-        self.begun = set[int]()  # the pipes of workers that have taken a task
-        self.early_deaths = 0  # how many have died before that
+        self.replaced = 0  # how many workers were replaced since tasks were handed out
         self.cores = allowed_cores()
 
     def run(self) -> None:
         """Do all tasks. Raises `DeathsError`, or what `do` raises."""
         try:
             while left := self._left():
-                handed_out = left[: room(self.put)]
-                for task in handed_out:
+                for task in left:
                     os.write(self.put, NUMBER.pack(task))
                 # The task that ended workers is not done in this process, which it might end, too.
-                takes_part = self.alone or not any(self.attempts[task] for task in handed_out)
+                takes_part = self.alone or not any(self.attempts[task] for task in left)
+                self.replaced = 0
                 hands = min(len(left), self.processes)
                 self._fill(hands - 1 if takes_part else hands)
                 self.allowed = self.allowed or self.processes
                 self._work_and_watch(takes_part)
-                for task in () if self.alone else handed_out:
+                for task in () if self.alone else left:
                     self.attempts[task] += self.states[task] != DONE
                     if self.attempts[task] >= ATTEMPTS:
                         raise DeathsError(task, self.how)
@@ -150,14 +159,14 @@ class Crew:
         _flush()  # what is not printed yet would be printed by the worker, too
         # A worker would have generators and modules as another thread has them at this moment. An
         # interrupt must wait until each of the two processes knows which of them it is.
-        with TURN.lock, SWAPPING.lock, FORKING, HeldSignals() as signals:
+        with TURN.lock, SWAPPING.lock, FORKING, held_signals():
             try:
-                self._fork_alone(signals)
+                self._fork_alone()
             except OSError as error:  # not one of a signal's handler, which is called later
                 return error
         return None
 
-    def _fork_alone(self, signals: HeldSignals) -> None:
+    def _fork_alone(self) -> None:
         ended, stays = os.pipe()
         try:
             with warnings.catch_warnings():
@@ -165,7 +174,7 @@ class Crew:
                 warnings.simplefilter("ignore", DeprecationWarning)
                 process = os.fork()
             if process == 0:
-                self._run_worker(stays, signals)
+                self._run_worker(stays)
             self.workers[ended] = process
         except OSError:
             os.close(ended)
@@ -173,21 +182,18 @@ class Crew:
         finally:
             os.close(stays)
 
-    def _run_worker(self, stays: int, signals: HeldSignals) -> NoReturn:
+    def _run_worker(self, stays: int) -> NoReturn:
         """In the new process: do tasks, and end without running what its parent left to run."""
-        task, begun = None, False
+        task = None
         try:
             gc.freeze()
             roam(self.cores)
-            signals.put_back()
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signals.let_in()
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
             os.close(self.stay)
             threading.Thread(target=self._end_with_the_parent, daemon=True).start()
             while os.getppid() == self.parent and (task := self._take()) is not None:
-                if not begun:
-                    begun = os.write(stays, BEGUN) > 0
                 self.do(task)
                 self.states[task] = DONE
         except BaseException:
@@ -227,10 +233,7 @@ class Crew:
                 self._stop()
                 self.alone, self.processes = True, 1
         for pipe, _ in found:
-            if (said := os.read(pipe, 1)) == BEGUN:
-                self.begun.add(pipe)
-                continue
-            process = self.workers[pipe]
+            said, process = os.read(pipe, 1), self.workers[pipe]
             how = _ended(process)
             del self.workers[pipe]  # now: whoever interrupts it leaves it to `_stop`
             os.close(pipe)
@@ -239,17 +242,9 @@ class Crew:
                 log.warning(
                     "worker %d died (%s): its unfinished work is done again", process, self.how
                 )
-                self._replace(at_work=pipe in self.begun)
-            self.begun.discard(pipe)
-
-    def _replace(self, at_work: bool) -> None:
-        """Fork another worker, unless they all die before they take a task."""
-        self.early_deaths = 0 if at_work else self.early_deaths + 1
-        if self.early_deaths < ATTEMPTS:
-            self._fill(len(self.workers) + 1)
-            return
-        self.processes = 1 + len(self.workers)
-        log.warning("only %d workers are used: others die before they begin", len(self.workers))
+                if self.replaced < ATTEMPTS:
+                    self.replaced += 1
+                    self._fill(len(self.workers) + 1)
 
     def _computed(self) -> float:
         """CPU seconds of all workers together; NaN if the system does not report them."""
@@ -265,7 +260,7 @@ class Crew:
 
     def _stop(self) -> None:
         """End all workers. Signals wait: a second Ctrl-C would leave some of them running."""
-        with HeldSignals():
+        with held_signals():
             for process in self.workers.values():
                 with suppress(ProcessLookupError):
                     os.kill(process, signal.SIGKILL)
@@ -276,7 +271,7 @@ class Crew:
 
     def _end(self) -> None:
         """Leave no process and no pipe behind."""
-        with HeldSignals():
+        with held_signals():
             self._stop()
             while self.pipes:
                 os.close(self.pipes.pop())
@@ -302,26 +297,3 @@ def _flush() -> None:
 
 NUMBER = struct.Struct("i")
 """A number in a pipe; what is this small is read and written whole or not at all."""
-
-USUAL_ROOM_OF_PIPES = 4096
-"""Numbers that the usual pipe has room for."""
-
-
-def two_pipes() -> tuple[int, int, int, int]:
-    """Both ends of one pipe, and of another. Raises `OSError` where there can't be so many."""
-    first = os.pipe()
-    try:
-        return *first, *os.pipe()
-    except OSError:
-        for end in first:
-            os.close(end)
-        raise
-
-
-def room(pipe: int) -> int:
-    """How many numbers a pipe has room for: to a user with many the system gives small ones."""
-    if not sys.platform.startswith("linux"):
-        return USUAL_ROOM_OF_PIPES
-    from fcntl import F_GETPIPE_SZ, fcntl
-
-    return min(USUAL_ROOM_OF_PIPES, fcntl(pipe, F_GETPIPE_SZ) // NUMBER.size)

@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from umbel.checks import WorkersDiedError, check
-from umbel.engines.chunked import Chunked
-from umbel.engines.columns import Columns, shared
+from umbel.engines.columns import Columns, in_chunks, shared
 from umbel.engines.devices import enough_memory
-from umbel.engines.processes.crew import USUAL_ROOM_OF_PIPES, Crew, DeathsError
+from umbel.engines.processes.crew import MOST_TASKS, Crew, DeathsError
+from umbel.engines.sequential import Sequential
+from umbel.engines.vectorised import Vectorised
 from umbel.flow import Replies, Request
 from umbel.summary import few
 
@@ -48,15 +49,14 @@ class Workers:
     fewer than one worker, and for an engine whose clients are not in this process.
     """
 
-    engine: Chunked
+    engine: Sequential | Vectorised
     count: int  # processes, this one among them
     seconds: dict[str, float] = field(default_factory=dict)  # of one client, by kind of work
 
     def __post_init__(self) -> None:
         kind = type(self.engine).__name__
         expected = "an engine of this process: a Sequential or a Vectorised"
-        chunked = isinstance(self.engine, Chunked) and not isinstance(self.engine, type)
-        check(chunked, "engine", kind, expected)
+        check(isinstance(self.engine, Sequential | Vectorised), "engine", kind, expected)
         fine = isinstance(self.count, int) and not isinstance(self.count, bool) and self.count >= 1
         check(fine, "count", self.count, "a whole number of processes, 1 or more")
 
@@ -69,22 +69,22 @@ class Workers:
         processes = min(self.count, len(chunks), max(1, ceil(min(expected / PAYS, self.count))))
         with one_thread(), enough_memory(lambda: self.engine.too_large(request, processes)):
             if processes > 1:
-                columns, seconds = self._together(request, chunks, processes)
+                replies, seconds = self._together(request, chunks, processes)
             else:
-                columns, seconds = self._alone(request, chunks)
+                replies, seconds = self._alone(request, chunks)
         self.seconds[kind] = seconds / len(request.clients)
-        return columns.replies()
+        return replies
 
-    def _alone(self, request: Request, chunks: list[Tensor]) -> tuple[Columns, float]:
-        columns, began = Columns(request), perf_counter()
-        for positions in chunks:
-            columns.put(positions, self.engine.answer(request, positions))
-        return columns, perf_counter() - began
+    def _alone(self, request: Request, chunks: list[Tensor]) -> tuple[Replies, float]:
+        began = perf_counter()
+        return in_chunks(request, chunks, self.engine.answer), perf_counter() - began
 
     def _together(
         self, request: Request, chunks: list[Tensor], processes: int
-    ) -> tuple[Columns, float]:
-        columns, tasks = Columns.shared(request), list(_dealt(chunks))
+    ) -> tuple[Replies, float]:
+        size = -(-len(chunks) // MOST_TASKS)
+        tasks = [chunks[first : first + size] for first in range(0, len(chunks), size)]
+        columns = Columns.shared(request)
         spent = shared((len(tasks),), torch.float64)
 
         def do(task: int) -> None:
@@ -115,7 +115,7 @@ class Workers:
             self.count = 1
         elif crew.allowed and crew.allowed < processes:
             self.count = crew.allowed  # others would be missing at the next request, too
-        return columns, float(spent.sum())
+        return columns.replies(), float(spent.sum())
 
 
 def _kind(work: object) -> str:
@@ -125,13 +125,6 @@ def _kind(work: object) -> str:
     values = [getattr(work, each.name) for each in fields(work)]
     parts = [_kind(value) for value in values if not isinstance(value, float)]
     return f"{type(work).__name__}({', '.join(parts)})"
-
-
-def _dealt(chunks: list[Tensor]) -> Iterator[list[Tensor]]:
-    """The chunks, all at once or in parts that a pipe has room for."""
-    size = -(-len(chunks) // USUAL_ROOM_OF_PIPES)
-    for first in range(0, len(chunks), size):
-        yield chunks[first : first + size]
 
 
 @contextmanager
