@@ -18,7 +18,6 @@ from umbel.experiment.places import whole
 from umbel.experiment.sweep import CONTROL, parts_of
 from umbel.experiment.unimported import IN_PYTHON, OWN_MODULE
 from umbel.run.digests import near
-from umbel.run.wrappers import said_idly
 
 ELSEWHERE = "choose another folder, on the command line by --runs-dir or --set name=..."
 """Advice if a folder holds something else."""
@@ -84,13 +83,12 @@ def differences(
 ) -> list[str]:
     """A phrase for each setting that differs, but for the `free` ones."""
     old, new = settings_of(whole(was), free), settings_of(whole(now), free)
-    idly = {f"algorithm.{key}" for key in said_idly(toml_file.plain(was.algorithm))} - {*new}
     found = []
     for name in {**old, **new}:
         one, other = old.get(name), new.get(name)
         python = _in_python(name, old) and _in_python(name, new)
         close = name in FINGERPRINTS and near(one or (), other or ())  # type: ignore[arg-type]
-        if same(one, other) or name in idly or (python and (close or name in OF_THE_PROCESS)):
+        if same(one, other) or (python and (close or name in OF_THE_PROCESS)):
             continue
         said = change(name, old.get(name, "unset"), new.get(name, "unset"))
         found.append(UNREADABLE.get(name, said) if python else said)

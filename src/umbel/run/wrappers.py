@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import fields, replace
 from typing import Any, TypeAlias
@@ -56,18 +56,6 @@ def unwrapped(algorithm: Algorithm[Any]) -> Algorithm[Any]:
     if algorithm.idle:
         return of
     return algorithm if of is algorithm.of else replace(algorithm, of=of)
-
-
-def said_idly(table: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the keys with which a method's table asks for wrappers that change nothing.
-
-    Earlier versions wrote such tables. Whoever looks at one of a method that is no part of umbel
-    does not know whether the keys are the method's own.
-    """
-    if table.get("restarts") == 1:
-        yield from keys_of(Restarts)
-    if table.get("share") == "both" and not table.get("kept"):
-        yield from keys_of(Sharing)
 
 
 def goes_with(key: str, kind: type) -> str:
