@@ -167,6 +167,11 @@ class Engine(Protocol):
         ...
 
 
+def are_elsewhere(clients: object) -> bool:
+    """Whether an engine's clients are on other machines, by its attribute `elsewhere`."""
+    return bool(getattr(clients, "elsewhere", False))
+
+
 def as_flow(thing: Flow[T], function: str) -> Flow[T]:
     """Return `thing`, the result of `function`. Raises `UsageError` unless it is a generator."""
     expected = "a generator: ask by `yield from`, and end with `return`"

@@ -125,7 +125,7 @@ def test_weights_and_statistics_have_bounds_of_their_own() -> None:
         row["update"][:cut] *= 50
         sent.append(row["update"].clone())
 
-    guard = Guarded(Lying(engine, spoil), Limits(max_norm_ratio=3.0), layout=layout)
+    guard = Guarded(Lying(engine, spoil), Limits(max_norm_ratio=3.0), net=NORMALISED)
     theta = Rows(NORMALISED.new(0)[None], torch.zeros(6, dtype=torch.long))
     asked = Request(WHOLE, torch.arange(6), list(range(6)), each={"theta": theta})
     update = guard.send(asked).columns["update"]
@@ -136,7 +136,7 @@ def test_weights_and_statistics_have_bounds_of_their_own() -> None:
     guard = Guarded(
         Lying(engine, lambda _, row: row["update"].mul_(100).sum()),
         Limits(max_norm_ratio=3.0, max_value=1e9),
-        layout=layout,
+        net=NORMALISED,
     )
     guard.send(asked)
     said = guard.take()[2][LIAR]

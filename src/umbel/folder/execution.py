@@ -18,7 +18,7 @@ from umbel.experiment.made_in_python import OwnData
 from umbel.experiment.places import note, sources_of
 from umbel.experiment.toml_file import plain
 from umbel.files.seals import AGAIN
-from umbel.flow import Flow, Steps, answered
+from umbel.flow import Flow, Steps, answered, are_elsewhere
 from umbel.folder import checkpoint
 from umbel.folder.checkpoint_parts import NO_PARTS, Parts
 from umbel.folder.clients_file import write_rows
@@ -27,7 +27,6 @@ from umbel.folder.identity import Origin, check_origin, check_sizes, origin
 from umbel.folder.run_folder import RunFolder
 from umbel.folder.sessions_file import now
 from umbel.folder.tensor_files import remove_half_written
-from umbel.run.guarded_engine import are_elsewhere
 from umbel.run.lockstep import is_faster, lockstep_of
 from umbel.run.records import Record
 from umbel.run.rounds import Loop, Rounds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from operator import length_hint
 from time import perf_counter
 from typing import Any, TypeVar
@@ -15,34 +15,31 @@ import torch
 from torch import Tensor
 
 from umbel.algorithms.base import Algorithm, Assigned, Known, State
+from umbel.algorithms.local_only import LocalOnly
+from umbel.algorithms.restarts import innermost
 from umbel.checks import check, naming
 from umbel.client.metrics import check_metrics
 from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.data.sources import Sources
 from umbel.engines.choice import EngineSettings
+from umbel.engines.metering import Metered
 from umbel.engines.privacy import Privacy
 from umbel.engines.remembering import Remembering
-from umbel.engines.replies.faults import Faults
+from umbel.engines.replies.claims import NOT_KNOWN, Sizes, sizes_by_split
+from umbel.engines.replies.faults import Faults, Faulty
+from umbel.engines.replies.guarded import Guarded
 from umbel.engines.replies.validation import Limits
-from umbel.flow import Engine, Flow, Replies, Request, drive, returned, through
+from umbel.flow import Engine, Flow, Replies, Request, are_elsewhere, drive, returned, through
 from umbel.notebooks import named
+from umbel.preflight.network import advice, check_gradients_are_on
 from umbel.run.evaluation import Evaluated, clusters_of, evaluated
-from umbel.run.guarded_engine import (
-    are_elsewhere,
-    guard_of,
-    judge_of,
-    known_sizes,
-    limits_of,
-    meter_of,
-    share_of,
-)
 from umbel.run.metrics import as_measures, check_names, names_of
 from umbel.run.personal import Personal
 from umbel.run.records import Record, make_record
 from umbel.run.returned_values import as_assigned, as_given, as_state, check_judged
 from umbel.run.scores import ClientScores, Judged, score
-from umbel.run.start import check_private, check_settings, engine_of, start_of
+from umbel.run.start import check_private, check_settings, engine_of, first_state
 from umbel.run.story import told
 from umbel.run.wrappers import unwrapped
 from umbel.seeds import Stream, generator
@@ -53,6 +50,9 @@ from umbel.summary import few, settings
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+RATIO_ELSEWHERE = 4.0
+"""Default of `limits.max_norm_ratio` for clients on other machines."""
 
 SAMPLED = 200
 """Evidence samples at most this many clients."""
@@ -147,8 +147,12 @@ class Rounds(Settings):
         check(num_rounds >= 1, "rounds", num_rounds, "1 or more")
         if self.personal is not None:
             self.personal.check_data(self.net, self.divided, are_elsewhere(self.engine))
-        share = self.participation
-        return start_of(self.algorithm, self.net, self.federation, num_rounds, share, self.seed)
+        check_gradients_are_on()  # an engine that was made before does not ask again
+        there = self.federation
+        if not there.test.sizes.any():
+            log.warning("no client has test examples: neither loss nor accuracy is measured")
+        given = self.participation, self.seed, there.groups, there.names
+        return first_state(self.algorithm, self.net, there.num_clients, num_rounds, *given)
 
     @hinting
     def rounds(
@@ -213,8 +217,20 @@ class Rounds(Settings):
     def scores(self, state: State, context: Context, on: Judged = "test") -> ClientScores:
         """Evaluate how each client is served by this state. It costs no metered traffic."""
         check_judged(state, self.net)
-        judge = judge_of(self.remembering(), self.limits, self.net, self.federation.names)
+        judge = self.judge(self.remembering())
         return drive(score(self.algorithm, state, context, on, self.metrics), judge)
+
+    def judge(self, clients: Engine, sizes: Sizes = NOT_KNOWN) -> Guarded:
+        """Checks replies in evaluations of the models that clients are served."""
+        names = self.federation.names
+        return Guarded(clients, self.limits.unbounded, net=self.net, names=names, sizes=sizes)
+
+    @property
+    def bounds(self) -> Limits:
+        """The limits: steps of clients elsewhere are bounded unless it is said."""
+        if are_elsewhere(self.engine) and self.limits.max_norm_ratio is None:
+            return replace(self.limits, max_norm_ratio=RATIO_ELSEWHERE)
+        return self.limits
 
     def context(self, number: int, num_rounds: int) -> Context:
         """Return the context of a round, with its cohort."""
@@ -232,7 +248,7 @@ class Rounds(Settings):
             num_outputs=self.federation.num_outputs,
             sample=sample,
             max_share=self.limits.max_share,
-            max_norm_ratio=limits_of(self.engine, self.limits).max_norm_ratio,
+            max_norm_ratio=self.bounds.max_norm_ratio,
         )
 
 
@@ -242,12 +258,29 @@ class Loop:
     def __init__(self, run: Rounds, num_rounds: int) -> None:
         self.run, self.num_rounds = run, num_rounds
         self.clients = clients = run.remembering()
-        sizes = known_sizes(clients, run.divided, run.privacy)
-        self.meter = meter_of(clients, run.faults, run.divided, run.privacy)
-        given = clients, run.limits, run.algorithm, run.net, run.divided, sizes
-        self.guard = guard_of(self.meter, *given)
-        self.judge = judge_of(clients, run.limits, run.net, run.federation.names, sizes)
-        self.share = share_of(clients, run.limits)
+        method, elsewhere = innermost(run.algorithm), are_elsewhere(clients)
+        # With privacy, nodes elsewhere do not tell their numbers of examples.
+        told = elsewhere and run.privacy.clip is None
+        sizes = sizes_by_split(run.divided) if told else NOT_KNOWN
+        counts = None if elsewhere and not told else run.divided.train.sizes
+        self.meter = Metered(Faulty(clients, run.faults) if run.faults.any else clients, counts)
+        # Clients that train alone move no other's model.
+        limits = run.limits if isinstance(method, LocalOnly) else run.bounds
+        self.guard = Guarded(
+            self.meter,
+            limits if method.uses_example_counts else replace(limits, max_share=1.0),
+            partial(advice, run.divided),
+            run.faults,
+            elsewhere,
+            pooled=method.pools,
+            net=run.net,
+            sizes=sizes,
+            changed=getattr(clients, "changed", {}),
+            names=run.divided.names,
+        )
+        self.judge = run.judge(clients, sizes)
+        # One client's largest share in means over examples: counts of this process are trusted.
+        self.share = run.limits.max_share if elsewhere else 1.0
 
     def round(self, number: int, state: State) -> Flow[tuple[State, Record, ClientScores | None]]:
         """Do a round: the state after it, its record, and the scores on the test, if it had one."""
@@ -330,7 +363,7 @@ def asked(run: Rounds, flow: Flow[T], lack: str) -> T:
     """
     plain = run.divided is run.federation and run.privacy.clip is None
     whole = run if plain else replace(run, personal=None, privacy=Privacy())
-    guard = judge_of(whole.clients, run.limits, run.net, run.federation.names)
+    guard = run.judge(whole.clients)
     found = drive(flow, guard)
     missing, refused, _ = guard.take()
     reasons = dict.fromkeys(missing, "did not answer") | refused

@@ -24,12 +24,11 @@ from umbel.engines.clipping_and_noise import Private
 from umbel.engines.privacy import Privacy
 from umbel.engines.sequential import Sequential
 from umbel.engines.vectorised import Vectorised
-from umbel.flow import Engine
+from umbel.flow import Engine, are_elsewhere
 from umbel.preflight.examples import check_batches
-from umbel.preflight.network import check_fit, check_gradients_are_on
+from umbel.preflight.network import check_fit
 from umbel.preflight.objective import check_own_metrics
 from umbel.run.engine_match import check_holds
-from umbel.run.guarded_engine import are_elsewhere
 from umbel.run.returned_values import as_state
 from umbel.seeds import Stream, seed_of
 
@@ -135,21 +134,3 @@ def first_state(
     )
     state: State = as_state(algorithm.init(setup), setup, net.dtype)
     return state
-
-
-def start_of(
-    algorithm: Algorithm[Any],
-    net: Net,
-    federation: Federation,
-    num_rounds: int,
-    participation: float,
-    seed: int,
-) -> State:
-    """Return the first state for clients that are to be trained; warn if none has test examples."""
-    check_gradients_are_on()  # an engine that was made before does not ask again
-    if not federation.test.sizes.any():
-        log.warning("no client has test examples: neither loss nor accuracy is measured")
-    size, groups = federation.num_clients, federation.groups
-    return first_state(
-        algorithm, net, size, num_rounds, participation, seed, groups, federation.names
-    )

@@ -16,6 +16,7 @@ from umbel.checks import DivergedError, printable
 from umbel.checks import QuorumError as QuorumError
 from umbel.client.layout import Layout
 from umbel.client.net import Net
+from umbel.client.objectives import OBJECTIVES
 from umbel.engines.metering import Metered
 from umbel.engines.replies.bounds import Bounds, Claims
 from umbel.engines.replies.claims import Sizes, held
@@ -72,12 +73,11 @@ class Guarded(Layer):
     advice: Callable[[], str] | None = None
     faults: Faults = field(default_factory=Faults)  # that are simulated, and tell of no divergence
     elsewhere: bool = False  # whether clients are on other machines
-    # layout of the models, which tells running statistics from trained values
-    layout: Layout | None = None
     # whether averages are taken over clients of several clusters, as of shared parameters
     pooled: bool = False
-    never_negative: bool = False  # whether no loss of the objective is below 0
-    net: Net | None = None  # whose models requests must send; None: they are not checked
+    # whose models requests must send, with running statistics beside trained values; None: requests
+    # are not checked, and all values are trained ones
+    net: Net | None = None
     # the clients' numbers of examples by split, to which claims are held; {}: claims are trusted
     sizes: Sizes = field(default_factory=dict, repr=False)
     # clients whose examples are not those that they began with, and how; the engine fills it
@@ -165,13 +165,19 @@ class Guarded(Layer):
         bad = {**replies.refused, **values, **overflows(block, plausible)}
         bad |= negative_variances(block, plausible, self.layout)
         bad |= moved_by_gradients(block, plausible, self.layout)
-        bad |= false_losses(block, plausible) if self.never_negative else {}
+        if self.net is not None and self.net.objective in OBJECTIVES.values():
+            bad |= false_losses(block, plausible)  # which an objective of one's own may give
         absent.missing |= set(block.clients.tolist()) - {*replies.clients.tolist(), *bad}
         absent.silent |= replies.silent
         absent.refused |= bad
         usable, held_back = held(block, _without(replies, bad), self.sizes)
         self._note(held_back)
         return usable
+
+    @property
+    def layout(self) -> Layout | None:
+        """Of the models."""
+        return None if self.net is None else self.net.layout
 
     def _note(self, reasons: Mapping[int, str]) -> None:
         """Add reasons to those of the bounded clients."""
