@@ -298,6 +298,43 @@ class Algorithm(Settings, ABC, Generic[S]):
         return {}
 
 
+@dataclass(frozen=True)
+class Wrapper(Algorithm[S]):
+    """A method around another one, whose table of settings has the wrapper's settings, too."""
+
+    asked_by: ClassVar[tuple[str, ...]]  #: the settings by which a table asks for this wrapper
+
+    of: Algorithm[Any]  #: the method
+
+    @property
+    @abstractmethod
+    def idle(self) -> bool:
+        """True if the wrapper changes nothing."""
+
+    @abstractmethod
+    def inner(self, state: S) -> State:
+        """Return the state of the method within."""
+
+    @property
+    def sends(self) -> tuple[Work, ...]:
+        return self.of.sends
+
+    def check(self, known: Known) -> None:
+        self.of.check(known)
+
+    def fit(self, state: S) -> Tensor | None:
+        return self.of.fit(self.inner(state))
+
+    def profile(self, state: S) -> Tensor | None:
+        return self.of.profile(self.inner(state))
+
+    def measure(self, state: S) -> Mapping[str, float]:
+        return self.of.measure(self.inner(state))
+
+    def evidence(self, state: S, sample: Sample) -> Mapping[str, Tensor]:
+        return self.of.evidence(self.inner(state), sample)
+
+
 def one_model(setup: Setup) -> State:
     """Make a first state of one model, with all clients in one cluster."""
     return State(setup.new_models(1), torch.zeros(setup.num_clients, dtype=torch.long))
@@ -356,19 +393,18 @@ def check_clusters(clusters: Sequence[int], setup: Setup | Known) -> None:
         check(fine, "algorithm.clusters", f"{len(clusters)} numbers", expected)
 
 
-def check_apart(wrapper: Algorithm[Any], method: Algorithm[Any]) -> None:
+def check_apart(wrapper: Wrapper[Any]) -> None:
     """Raise `UsageError` if a method has a setting of the same name as one of its wrapper.
 
     The settings of both are in one table: one of the two would take the other's place.
     """
-    own = {f.name for f in fields(wrapper)} - {"of"}
+    own, method = {f.name for f in fields(wrapper)} - {"of"}, wrapper.of
     while True:
         both = own & {f.name for f in fields(method)}
         if both:
             kind, around = type(method).__name__, type(wrapper).__name__
             how = f"rename it: {around} has a setting of this name, too"
             raise UsageError(f"{min(both)}: a setting of {kind}; {how}")
-        # Only wrappers have `asked_by`: a method of a wrapper may itself be a wrapper.
-        if not hasattr(method, "asked_by"):
+        if not isinstance(method, Wrapper):
             return
-        method = method.of  # type: ignore[attr-defined]
+        method = method.of

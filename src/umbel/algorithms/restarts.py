@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from umbel.algorithms.base import Algorithm, Assigned, Known, Served, Setup, State, check_apart
+from umbel.algorithms.base import (
+    Algorithm,
+    Assigned,
+    Served,
+    Setup,
+    State,
+    Wrapper,
+    check_apart,
+)
 from umbel.checks import check, check_memory
-from umbel.client.work import Work
 from umbel.flow import Flow
-from umbel.server.ask import Context, Sample
+from umbel.server.ask import Context
 
 MOST_STARTS = 1_000
 """Largest number of starts."""
@@ -33,7 +40,7 @@ class RestartsState(State):
 
 
 @dataclass(frozen=True)
-class Restarts(Algorithm[State]):
+class Restarts(Wrapper[State]):
     """Run a method with a random start from several starts, and keep the best one.
 
     `restarts` sets of models are trained side by side for the first `trial_rounds` rounds, at
@@ -45,7 +52,6 @@ class Restarts(Algorithm[State]):
 
     asked_by: ClassVar[tuple[str, ...]] = ("restarts",)
 
-    of: Algorithm[Any]  #: the method
     restarts: int = 10  #: number of starts
     trial_rounds: int = 10  #: number of rounds in which all starts are trained
     #: how to select the start that continues
@@ -58,7 +64,7 @@ class Restarts(Algorithm[State]):
         check(self.trial_rounds >= 1, "trial_rounds", self.trial_rounds, "1 or more")
         twice = isinstance(self.of, Restarts)
         check(not twice, "of", type(self.of).__name__, "another method: give `restarts` only once")
-        check_apart(self, self.of)
+        check_apart(self)
         method = innermost(self.of)
         reports = type(method).fit is not Algorithm.fit
         expected = f'"most-balanced": {type(method).__name__} reports no loss to compare by'
@@ -67,15 +73,7 @@ class Restarts(Algorithm[State]):
 
     @property
     def idle(self) -> bool:
-        """True if there is only one start, so that the wrapper changes nothing."""
         return self.restarts == 1
-
-    @property
-    def sends(self) -> tuple[Work, ...]:
-        return self.of.sends
-
-    def check(self, known: Known) -> None:
-        self.of.check(known)
 
     def init(self, setup: Setup) -> RestartsState:
         setup.warn_if_shorter(
@@ -106,24 +104,13 @@ class Restarts(Algorithm[State]):
         return rivals[leader] if over else _together(tuple(rivals), leader)
 
     def serve(self, state: State, ctx: Context) -> Flow[Served]:
-        return (yield from self.of.serve(self._best(state), ctx))
+        return (yield from self.of.serve(self.inner(state), ctx))
 
     def assign(self, state: State, ctx: Context) -> Flow[Assigned]:
-        return (yield from self.of.assign(self._best(state), ctx))
+        return (yield from self.of.assign(self.inner(state), ctx))
 
-    def fit(self, state: State) -> Tensor | None:
-        return self.of.fit(self._best(state))
-
-    def profile(self, state: State) -> Tensor | None:
-        return self.of.profile(self._best(state))
-
-    def measure(self, state: State) -> Mapping[str, float]:
-        return self.of.measure(self._best(state))
-
-    def evidence(self, state: State, sample: Sample) -> Mapping[str, Tensor]:
-        return self.of.evidence(self._best(state), sample)
-
-    def _best(self, state: State) -> State:
+    def inner(self, state: State) -> State:
+        """Return the state of the best start so far."""
         if not isinstance(state, RestartsState):
             return state
         return state.rivals[self._leader(state.rivals)]

@@ -5,7 +5,7 @@ layers, 2019."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -20,6 +20,7 @@ from umbel.algorithms.base import (
     Setup,
     State,
     Traits,
+    Wrapper,
     check_apart,
     check_only_trains,
 )
@@ -27,7 +28,7 @@ from umbel.checks import UsageError, check
 from umbel.client.layout import Layout
 from umbel.client.work import MEMORY, LocalTraining, SharedTraining, Work, joined, parted
 from umbel.flow import Flow, Replies, Request, Rows
-from umbel.server.ask import Context, Sample
+from umbel.server.ask import Context
 from umbel.server.repeated_rows import copies
 
 T = TypeVar("T")
@@ -53,7 +54,7 @@ class SharingState(State):
 
 
 @dataclass(frozen=True)
-class Sharing(Algorithm[SharingState]):
+class Sharing(Wrapper[SharingState]):
     """A method in which clients only train, with a part of each model kept by its client.
 
     Each client continues to train its part from the values of its last training, unless this was
@@ -66,7 +67,6 @@ class Sharing(Algorithm[SharingState]):
     asked_by: ClassVar[tuple[str, ...]] = ("share", "kept")
     traits: ClassVar[Traits] = Traits(only_trains=None)  # the kept part is in replies, too
 
-    of: Algorithm[Any]  #: the method
     share: Literal["A", "B", "both"] = "both"  #: which matrices of low-rank adapters are shared
     kept: tuple[str, ...] = ()  #: patterns of further values that stay with each client
 
@@ -74,17 +74,17 @@ class Sharing(Algorithm[SharingState]):
         name, expected = type(self.of).__name__, "a method whose clients use one model each"
         mixes = self.of.traits.mixes or self.of.traits.mixes_experts
         check(not mixes, "share", name, expected)
-        # `Restarts` around `Sharing` has a kept part in each start; the reverse would have one for
-        # all.
-        if "restarts" in getattr(self.of, "asked_by", ()):
-            raise UsageError(
-                f"share: all starts would train the same part; write {name}(Sharing(...))"
-            )
         if isinstance(self.of, Sharing):
             raise UsageError(
                 "share: Sharing inside Sharing; name all values that stay with clients in one"
             )
-        check_apart(self, self.of)
+        # `Restarts` around `Sharing` has a kept part in each start; the reverse would have one for
+        # all.
+        if isinstance(self.of, Wrapper):
+            raise UsageError(
+                f"share: all starts would train the same part; write {name}(Sharing(...))"
+            )
+        check_apart(self)
         only = f"a method whose clients do nothing but train, {SHARED}"
         check_only_trains(self.of, "share", name, only)
         _check_one_start(self.of)
@@ -96,8 +96,10 @@ class Sharing(Algorithm[SharingState]):
 
     @property
     def idle(self) -> bool:
-        """True if nothing stays with clients, so that the wrapper changes nothing."""
         return not self.stays
+
+    def inner(self, state: SharingState) -> State:
+        return state.inner[0]
 
     @property
     def sends(self) -> tuple[Work, ...]:
@@ -157,18 +159,6 @@ class Sharing(Algorithm[SharingState]):
             return replace(answer, columns=columns)
 
         return (yield from _relayed(self.of.assign(state.inner[0], ctx), ask))
-
-    def fit(self, state: SharingState) -> Tensor | None:
-        return self.of.fit(state.inner[0])
-
-    def profile(self, state: SharingState) -> Tensor | None:
-        return self.of.profile(state.inner[0])
-
-    def measure(self, state: SharingState) -> Mapping[str, float]:
-        return self.of.measure(state.inner[0])
-
-    def evidence(self, state: SharingState, sample: Sample) -> Mapping[str, Tensor]:
-        return self.of.evidence(state.inner[0], sample)
 
     def _parted(self, request: Request, kept: Tensor, layout: Layout) -> Request:
         """Return the request with only the shared values in it; clients remember the others."""

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import fields, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from umbel.algorithms import Restarts, Sharing
-from umbel.algorithms.base import Algorithm
+from umbel.algorithms.base import Algorithm, Wrapper
 from umbel.checks import within
 
-Wrapper: TypeAlias = Restarts | Sharing
-
-WRAPPERS: tuple[type[Wrapper], ...] = (Restarts, Sharing)
+WRAPPERS: tuple[type[Wrapper[Any]], ...] = (Restarts, Sharing)
 """The outermost first."""
 
 
-def keys_of(wrapper: type[Wrapper]) -> tuple[str, ...]:
+def keys_of(wrapper: type[Wrapper[Any]]) -> tuple[str, ...]:
     """Return the keys of a wrapper in the table of a method."""
     return tuple(f.name for f in fields(wrapper) if f.name != "of")
 
@@ -26,7 +24,7 @@ def structured(
     settings: Mapping[str, Any],
     method: type,
     structure: Callable[[Mapping[str, Any], type], Any],
-    wrappers: tuple[type[Wrapper], ...] = WRAPPERS,
+    wrappers: tuple[type[Wrapper[Any]], ...] = WRAPPERS,
 ) -> Any:
     """Make the method of a table, inside the wrappers for which the table has settings.
 
@@ -50,7 +48,7 @@ def unwrapped(algorithm: Algorithm[Any]) -> Algorithm[Any]:
 
     Every run and experiment drops them, so that its states and its file are those of the method.
     """
-    if not isinstance(algorithm, WRAPPERS):
+    if not isinstance(algorithm, Wrapper):
         return algorithm
     of = unwrapped(algorithm.of)
     if algorithm.idle:
@@ -73,7 +71,7 @@ def known_keys(kind: type) -> list[str]:
     return [*own, *(key for wrapper in _others(kind) for key in keys_of(wrapper))]
 
 
-def _others(kind: type) -> list[type[Wrapper]]:
+def _others(kind: type) -> list[type[Wrapper[Any]]]:
     """Return the wrappers whose keys the table of this class may have; none if it is no method."""
     if not issubclass(kind, Algorithm):
         return []
@@ -88,5 +86,5 @@ def under(path: str, settings: Any) -> AbstractContextManager[None]:
 
 def _names(settings: Any) -> set[str]:
     """Return the fields of settings; a wrapper and its method share a table."""
-    inner = _names(settings.of) if isinstance(settings, WRAPPERS) else set()
+    inner = _names(settings.of) if isinstance(settings, Wrapper) else set()
     return inner | {f.name for f in fields(settings)}
