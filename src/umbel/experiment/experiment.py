@@ -39,7 +39,7 @@ R = TypeVar("R", bound=Rounds)
 
 @dataclass(frozen=True, eq=False)
 class ExperimentSettings(Settings):
-    """All settings of a run, as in its TOML file; `umbel.Experiment` adds what opens the run.
+    """All settings of a run, as in its TOML file; `umbel.Experiment` adds the methods that open it.
 
     Raises `UsageError` for values out of range, and for settings that can't be combined.
     """
@@ -111,7 +111,7 @@ class ExperimentSettings(Settings):
         return self.net_of(federation.form(federation.form().objective(self.objective)))
 
     def net_of(self, form: Form) -> Net:
-        """The network whose models fit this."""
+        """Build the network whose models fit this form."""
         shape, outputs = form.input_shape, form.num_outputs
         with under("model", self.model):
             check_size(self.model, shape, outputs)
@@ -119,7 +119,7 @@ class ExperimentSettings(Settings):
             return Net(lambda: self.model.made(shape, outputs), objective, moving=moving)
 
     def opened(self, federation: Federation) -> Rounds:
-        """The run of this experiment, given what `federation` has built."""
+        """Open the run of this experiment with the federation that `federation` has built."""
         return self.run(self.with_validation(federation), self.engine)
 
     def open(self, sources: Sources) -> Rounds:
@@ -142,7 +142,7 @@ class ExperimentSettings(Settings):
         engine: EngineSettings | Engine,
         sources: Sources | None = None,
     ) -> R:
-        """A run of this kind on this federation, whose clients work in this engine.
+        """Make a run of this class on this federation, whose clients work in this engine.
 
         It remembers this experiment if the federation was read from `sources`.
         """

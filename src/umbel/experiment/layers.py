@@ -81,7 +81,7 @@ def says(table: Any, path: Sequence[str]) -> bool:
 
 
 def parse_setting(text: str) -> dict[str, Any]:
-    """`"a.b=3"` -> {"a": {"b": 3}}; what is not a TOML value is a string."""
+    """`"a.b=3"` -> {"a": {"b": 3}}; a value that is not TOML is a string."""
     path, equals, value = text.partition("=")
     names = path.strip().split(".")
     check(bool(equals) and all(names), "--set", text, "of the form algorithm.num_clusters=6")
@@ -124,7 +124,7 @@ def tables_of(settings: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """The table of a text. Raises `TOMLDecodeError` for whatever the parser can't take."""
+    """Parse a text as TOML. Raises `TOMLDecodeError` if the parser can't read it."""
     if len(text) > LARGEST:
         raise tomllib.TOMLDecodeError(f"more than {LARGEST:,} characters")
     try:

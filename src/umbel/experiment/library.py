@@ -11,7 +11,7 @@ EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 
 
 def experiments_in(folder: Path) -> list[Path]:
-    """The experiment files of a folder; a file whose name starts with `_` is there to extend."""
+    """Return the experiment files of a folder; those that start with `_` are to be extended."""
     return sorted(file for file in folder.glob("*.toml") if not file.name.startswith("_"))
 
 

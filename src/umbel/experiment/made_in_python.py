@@ -78,7 +78,7 @@ class OwnModule(Model):
         return module
 
     def net(self) -> Net:
-        """The net again. Raises `UsageError` where no file says how to build it."""
+        """Build the net again. Raises `UsageError` if no file says how to build it."""
         if self.objective not in OBJECTIVE_NAMES:
             raise UsageError(f"its objective, {self.objective}, is one of your own")
         if not self.source:
@@ -89,7 +89,7 @@ class OwnModule(Model):
         return net
 
     def check_fits(self, net: Net) -> None:
-        """Raise `UsageError` unless this net's models are of the same kind, whatever their values.
+        """Raise `UsageError` unless this net's models have the same form, whatever their values.
 
         Values are not compared, as they are read from the run.
         """

@@ -101,7 +101,7 @@ def whole(experiment: T, layers: Layers = (), folder: Path | None = None, was: s
 
 
 def without_paths(experiment: T) -> T:
-    """The experiment, whose data and files are compared by what they hold, not by their places."""
+    """Return the experiment without paths: data and files are compared by their contents."""
     return with_paths(experiment, lambda _, __: ".")
 
 
@@ -136,7 +136,7 @@ class Places:
 
     @classmethod
     def beside(cls, file: Path) -> Places:
-        """The note beside an experiment's file. Raises `UsageError` if it is damaged."""
+        """Read the note beside an experiment's file. Raises `UsageError` if it is damaged."""
         made = json_value(file.with_name(NOTE), cls._from_plain)
         return cls() if made is None else made
 
@@ -151,7 +151,7 @@ class Places:
 
 
 def note(folder: Path, experiment: object, table: Mapping[str, Any], data_dir: Path | None) -> None:
-    """Note for later what an experiment, with its table of plain values, needs from elsewhere.
+    """Note the places of everything that an experiment, with its table, needs from elsewhere.
 
     Nothing is written if it needs nothing: no paths, modules or data directory.
     """
@@ -206,7 +206,7 @@ def _is_installed(origin: str) -> bool:
 
 
 def look_in(file: Path, folders: Sequence[Path], table: Mapping[str, Any]) -> None:
-    """Look for modules that this table names in these folders, and where a note has them.
+    """Find modules that this table names in these folders, and in the places of a note.
 
     After all other places but the current folder, if that is looked in for the same reason.
     """

@@ -101,7 +101,7 @@ def why_not_opened(run: Rounds) -> str:
 
 
 def find_net(name: str) -> Net:
-    """The net called "module:name". Raises `UsageError` where it can't be imported."""
+    """Return the net called "module:name". Raises `UsageError` if it can't be imported."""
     net: Net = imported("net", name)
     check(isinstance(net, Net), "net", name, f"an umbel.Net, but a {type(net).__name__}")
     return net

@@ -39,7 +39,7 @@ REGISTRIES: Mapping[type, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class TableOf:
-    """A table of an experiment, and the dataclass whose fields are its keys."""
+    """A table of an experiment, with the dataclass whose fields are its keys."""
 
     path: str  # "" for the experiment itself
     kind: Any

@@ -38,7 +38,7 @@ EMPTY = "none"
 """Word for a list without a value, in names of variants."""
 
 CONTROL = ("control", "random-clusters")
-"""The setting at the end of a control's name: it is named as a variant of what it controls."""
+"""Setting at the end of a control's name: the control is named as a variant of its method."""
 
 OF_CONTROL = f",{'='.join(CONTROL)}"
 """The end of a control's name."""

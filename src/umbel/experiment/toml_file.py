@@ -167,7 +167,7 @@ def structured(table: Mapping[str, Any], kind: type[Any], looking: bool = False)
 
 
 def importing(experiment: ExperimentSettings, part: str) -> ExperimentSettings:
-    """An experiment that was read with `looking`; what this part names is imported, no more."""
+    """Import the modules that this part of an experiment names, if it was read without imports."""
     members = {f.name: getattr(experiment, f.name) for f in fields(experiment)}
     table = {name: member for name, member in members.items() if member is not None}
     imported: ExperimentSettings = structured(
@@ -223,7 +223,7 @@ def name_of(kind: type, registry: Mapping[str, Any]) -> str:
 
 
 def _check_free(kind: type) -> None:
-    """Raise `UsageError` if a dataclass has a field in whose place its table has its class."""
+    """Raise `UsageError` if a dataclass has a field of a name that tables use for its class."""
     if any(f.name == "name" for f in fields(cast("Any", kind))):
         how = "rename it: the `name` of a table says which class it is"
         raise UsageError(f"name: a field of {kind.__name__}; {how}")
@@ -293,7 +293,7 @@ def _tuple(converter: Converter, value: Any, kind: Any) -> tuple[Any, ...]:
 
 
 def _named(converter: Converter, table: Any, kind: type, looking: bool) -> Any:
-    """The table's `name` says which dataclass, or which value to change, the rest what to set."""
+    """Make the value of a table: `name` is its dataclass or a value to change."""
     if isinstance(table, kind):
         return table
     settings = dict(_table(table))

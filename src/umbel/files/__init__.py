@@ -1,1 +1,1 @@
-"""Files: reading them with care, replacing them in one step, and what their cells may hold."""
+"""Files: careful reading, replacement in one step, and safe cells of spreadsheets."""

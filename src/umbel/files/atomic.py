@@ -65,7 +65,7 @@ def replacing(file: Path, settled: bool = True) -> Iterator[Path]:
 
 
 def remove_left_of(file: Path, seconds: float = 0.0) -> None:
-    """Remove what killed processes left of this file and nobody has changed for so many seconds.
+    """Remove files that killed processes left beside this one, unchanged for so many seconds.
 
     Other files stay, and what can't be removed.
     """
@@ -135,7 +135,7 @@ def append_text(file: Path, text: str) -> None:
 
 @contextmanager
 def writing_to(folder: Path, option: str = "--runs-dir") -> Iterator[None]:
-    """Raise `UsageError` that names the option where a folder can't be made."""
+    """Raise `UsageError` that names the option if a folder can't be made."""
     try:
         yield
     except OSError as error:
@@ -171,7 +171,7 @@ def settle(folder: Path) -> None:
 
 
 def link(file: Path, other: Path) -> None:
-    """Give a file another name, which is a copy where the file system has no links.
+    """Give a file another name: a link, or a copy if the file system has no links.
 
     It is on disk only after a call of `settle`.
     """

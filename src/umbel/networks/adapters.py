@@ -83,7 +83,7 @@ def adapted(
 
 
 def with_adapters(own: Any, settings: Any, peft: Any, field: str) -> Any:
-    """A model of peft whose frozen tensors are those of `own`.
+    """Build a model of peft with the frozen tensors of `own`.
 
     Raises `UsageError` with the name of the field if peft finds no layers for adapters, and for a
     head that is trained in another precision than the adapters.
@@ -129,7 +129,7 @@ def _check_start(own: nn.Module, settings: Any, peft: Any) -> None:
 
 
 def lent(model: nn.Module) -> Any:
-    """A copy whose parameters are frozen and share the memory of the original."""
+    """Copy a module with frozen parameters that share the memory of the original."""
     memo = {
         id(tensor): nn.Parameter(tensor.detach(), requires_grad=False)
         for tensor in model.parameters()

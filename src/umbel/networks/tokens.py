@@ -60,7 +60,7 @@ def readable(x: Tensor, pad: int | None, most: int | None) -> tuple[Tensor, Tens
 
 
 def text_settings(network: Any) -> Any:
-    """The part of a transformers model's configuration that is about texts; mostly, all of it."""
+    """Return the part of a transformers model's configuration for texts; mostly, all of it."""
     try:
         return network.config.get_text_config()
     except ValueError:  # several parts of the model read or write texts

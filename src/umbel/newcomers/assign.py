@@ -124,7 +124,7 @@ def _scaled(federation: Federation, scale: ChannelScale | None, result: SavedRun
 
 
 def _check_scale_is_kept(result: SavedRun, scaled_apart: bool) -> None:
-    """Raise `UsageError` for a run of scaled recordings whose scale is not in its folder.
+    """Raise `UsageError` for a run of scaled recordings without the scale in its folder.
 
     The server of a run over Flower has none: it takes newcomers as they are, unless they were
     `scaled_apart`, by a scale of their own.
@@ -262,7 +262,7 @@ def _of_the_run(
 
 
 def _check_own(result: SavedRun, clients: Federation) -> None:
-    """Raise `UsageError` where examples are others than the run's, as far as it knows its own."""
+    """Raise `UsageError` if examples differ from the run's, as far as it knows its own."""
     experiment, file = result.experiment, result.folder.file("checkpoint.safetensors")
     if over_flower(result.folder.path) or not file.is_file():
         return
@@ -276,7 +276,7 @@ def _described(result: SavedRun, run: Rounds) -> Descriptions:
 
 
 def _run_of(result: SavedRun, federation: Federation) -> Rounds:
-    """A run of these clients, whose models are those of the result."""
+    """Make a run of these clients with the models of the result."""
     federation = alike(result, federation)
     made, given = result.experiment, result.experiment.engine
     # The run may be from another machine, so that only what bounds memory is taken over.

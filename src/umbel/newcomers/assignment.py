@@ -49,7 +49,7 @@ class Assignment:
 
     @cached_property
     def unlike(self) -> dict[str, float]:
-        """The newcomers whose loss is higher than that of any client of the run, with their loss.
+        """Return the newcomers with a higher loss than any client of the run, with their losses.
 
         They were assigned to the best cluster, which may still fit badly. Of newcomers that are
         like the N clients of the run, one in N + 1 is among these by chance.

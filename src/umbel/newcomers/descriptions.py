@@ -44,7 +44,7 @@ FEWEST_DIVISIONS = 100
 """Ways to divide clients below which no permutation gives a p-value as small as `ALPHA`."""
 
 FEWEST_INPUTS = 5
-"""Fewest inputs of a newcomer whose description says something of their mean and deviation."""
+"""Fewest inputs of a newcomer that give a meaningful mean and deviation."""
 
 FILE = "descriptions.safetensors"
 
@@ -105,7 +105,7 @@ def save(folder: Path, found: Descriptions) -> None:
 
 
 def load(folder: Path) -> Descriptions | None:
-    """Descriptions that were kept. Raises `UsageError` where they are damaged."""
+    """Read the descriptions of a run. Raises `UsageError` if they are damaged."""
     file = folder / FILE
     if not file.is_file():
         return None

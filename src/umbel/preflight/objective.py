@@ -23,7 +23,7 @@ from umbel.preflight.torch_errors import in_a_line
 from umbel.summary import counted
 
 KINDS = {"losses": "a loss", "correct": "a metric"}
-"""The functions of an objective that are tried, and what each of them is."""
+"""The functions of an objective that are tried, with words for each."""
 
 
 def check_objective(objective: Objective, outputs: Tensor, y: Tensor, scaling: str) -> None:
@@ -97,7 +97,7 @@ def _check_unchanged(name: str, given: Sequence[Tensor], before: Sequence[Tensor
 
 
 def _check_numbers(name: str, values: Tensor, outputs: Tensor, y: Tensor, scaling: str) -> None:
-    """Refuse losses that are nan for finite outputs; a metric may be nan where it is not known."""
+    """Refuse losses that are nan for finite outputs; metrics may be nan if undefined."""
     if name == "losses" and values.isnan().any() and outputs.isfinite().all():
         raise UsageError(
             f"objective.losses: nan for {_shapes(outputs, y)}, before any training: look for a "

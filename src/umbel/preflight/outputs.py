@@ -85,7 +85,7 @@ def _outputs(net: Net, theta: Tensor, x: Tensor) -> Tensor:
 
 
 def _range(net: Net, models: list[Tensor], x: Tensor) -> tuple[float, float]:
-    """The smallest and largest outputs of all models; infinite where there is no bound."""
+    """Return the smallest and largest outputs of all models; infinite without a bound."""
     cut, ends = net.layout.num_weights, []
     for factor in WEIGHT_FACTORS:
         large = [torch.cat([theta[:cut] * factor, theta[cut:]]) for theta in models]

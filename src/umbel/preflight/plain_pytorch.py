@@ -45,7 +45,7 @@ DIFFERS = (
 
 
 def check_writes(net: Net, theta: Tensor, x: Tensor) -> None:
-    """Raise `UsageError` if passes of x write in x, in parameters or in what all models share.
+    """Raise `UsageError` if a pass writes in x, in parameters or in shared tensors.
 
     Buffers that training moves must be changed in place.
     """
@@ -115,7 +115,7 @@ class Pass(NamedTuple):
 
 
 def check_against_plain(net: Net, theta: Tensor, batch: Batch, other: Batch) -> None:
-    """Raise `UsageError` unless passes give what plain PyTorch gives, and the same again."""
+    """Raise `UsageError` unless passes have the results of plain PyTorch, and the same again."""
     kernel = net.using("in-place")
 
     def passed(model: Tensor, batch: Batch) -> Pass:
@@ -248,7 +248,7 @@ def changed(net: Net, theta: Tensor) -> Tensor:
 
 
 def check_derived(net: Net, theta: Tensor, batch: Batch) -> None:
-    """Raise `UsageError` if training writes in a buffer what is computed from the weights alone.
+    """Raise `UsageError` if training stores values in a buffer that depend on weights alone.
 
     An exponential mean of weights is fine: the mean over models is that of their mean. But vectors
     of length 1 have no mean of length 1. What a parametrisation holds is found again for each model

@@ -98,7 +98,7 @@ def draws_plainly(net: Net, federation: Federation) -> bool:
 
 
 def check_general(net: Net, federation: Federation) -> None:
-    """Raise `UsageError` where `torch.func` does not take the module."""
+    """Raise `UsageError` if `torch.func` does not take the module."""
     with drawing_from(0):
         try:
             net.gradient(net.new(0), sample(net, federation))

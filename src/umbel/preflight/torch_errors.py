@@ -1,4 +1,4 @@
-"""Turn errors of torch about a network and its inputs into messages that say what to write."""
+"""Advice in place of torch's errors about a network and its inputs."""
 
 from __future__ import annotations
 

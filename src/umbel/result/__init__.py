@@ -1,1 +1,1 @@
-"""The public run and its result: what users hold in Python."""
+"""The public run and its result."""

@@ -92,7 +92,7 @@ def chosen(runs: Sequence[Result], only: Sequence[str], without: Sequence[str]) 
 def _beside(
     controls: Sequence[Result], methods: Sequence[tuple[Mapping[str, str], Sequence[Result]]]
 ) -> list[tuple[Mapping[str, str], list[Result]]]:
-    """Controls by the variant of the method beside them, and with its settings.
+    """Return controls by the variant of their method, with its settings.
 
     Their own settings do not tell variants: sizes of clusters are those that the method found under
     the same seed, and methods may differ in what no control has.
@@ -188,7 +188,7 @@ def _shortened(names: set[str]) -> dict[str, str]:
 
 
 def _shortest(paths: set[str]) -> dict[str, str]:
-    """The last key of each setting's path, or the whole path where another ends in the same key."""
+    """Return the last key of each setting's path, or the whole path if keys would be equal."""
     last = {path: path.rpartition(".")[2] for path in paths}
     counts = Counter(last.values())
     return {path: key if counts[key] == 1 else path for path, key in last.items()}
@@ -250,7 +250,7 @@ def spread_text(values: Sequence[float | None], digits: int, scaled: bool = Fals
 
 
 BESIDE = {"name", "description", "seed", "rounds", "evaluate_every", "checkpoint_every"}
-"""Settings that runs of one experiment may differ in, or of which a table tells by itself."""
+"""Settings in which runs of one experiment may differ, or that tables show by themselves."""
 
 DIGESTS = {"train", "test", "validation", "groups", "names", "initial", "constants", "gives"}
 DIGESTS |= {"clients", "examples", "test_examples", "validation_examples", "frozen"}
@@ -322,7 +322,7 @@ def _count(parts: Sequence[Mapping[str, str]], names: Sequence[str]) -> int:
 
 
 def _short_values(values: Iterable[str]) -> dict[str, str]:
-    """The beginning of each value, and where several begin alike, the part in which they differ."""
+    """Return the beginning of each value, or the different parts if beginnings are equal."""
     texts = {value: value.strip("'") for value in values}
     beginnings = {value: _cut(text) for value, text in texts.items()}
     short = {}
@@ -333,7 +333,7 @@ def _short_values(values: Iterable[str]) -> dict[str, str]:
 
 
 def _difference(text: str, alike: Sequence[str]) -> str:
-    """The part of a text that tells it from others, which begin alike."""
+    """Return the part in which a text differs from others that begin alike."""
     shortest, longest = min(map(len, alike)), max(map(len, alike))
     start = next((n for n in range(shortest) if len({each[n] for each in alike}) > 1), shortest)
     enough = (

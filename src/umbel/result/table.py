@@ -25,7 +25,7 @@ Value = Any
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of plain values, all with the same columns; None where nothing is known."""
+    """Rows of plain values, all with the same columns; None for unknown values."""
 
     columns: tuple[str, ...]
     rows: tuple[dict[str, Value], ...]
@@ -40,7 +40,7 @@ class Table:
 
     @classmethod
     def of(cls, rows: Iterable[Mapping[str, Value]], columns: Iterable[str] = ()) -> Table:
-        """A table of rows that may lack columns: these first, and then what the rows have."""
+        """Make a table of rows that may lack columns: first these, then the others."""
         rows = list(rows)
         names = tuple(dict.fromkeys([*columns, *(name for row in rows for name in row)]))
         whole = ({name: _plain(row.get(name)) for name in names} for row in rows)
@@ -71,7 +71,7 @@ class Table:
         return [row[name] for row in self.rows]
 
     def to_pandas(self) -> Any:
-        """A `pandas.DataFrame`. Raises `UsageError` where pandas is not installed."""
+        """Return a `pandas.DataFrame`. Raises `UsageError` if pandas is not installed."""
         try:
             import pandas as pd
         except ImportError:

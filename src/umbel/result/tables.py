@@ -105,7 +105,7 @@ class Results:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of what is known of a run."""
+        """The names of the columns of runs."""
         return self.runs.columns
 
     @property
@@ -128,7 +128,7 @@ class Results:
         return differences(list(map(Result, self.folders)), judge)
 
     def to_pandas(self) -> Any:
-        """The runs as a `pandas.DataFrame`. Raises `UsageError` where pandas is not installed."""
+        """Return a `pandas.DataFrame`. Raises `UsageError` if pandas is not installed."""
         return self.runs.to_pandas()
 
 
@@ -248,7 +248,7 @@ def _agreement(run: Result) -> dict[str, Value]:
 
 
 def _differing(described: Sequence[Mapping[str, Any]]) -> list[dict[str, Value]]:
-    """The settings in which these experiments differ, of each, without those that are told anyway.
+    """Return the settings in which each experiment differs, but for those shown anyway.
 
     Those are name, seed, and rounds: `rounds_planned`, which may be more than are done.
     """

@@ -1,4 +1,4 @@
-"""Engines that wrap another one, to lose or shuffle replies or to note what clients are asked."""
+"""Engines around another one that lose or shuffle replies, or note requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from umbel.flow import Engine, Replies, Request
 
 
 class Listening:
-    """An engine that notes what clients are asked; request number `silent` gets no reply."""
+    """An engine that notes requests; request number `silent` gets no reply."""
 
     def __init__(self, engine: Engine, silent: int = -1) -> None:
         self.engine, self.silent, self.asked, self.updated = engine, silent, 0, False

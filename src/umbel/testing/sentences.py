@@ -24,7 +24,7 @@ def saying(sentence: str) -> Iterator[None]:
 
 
 def told(check: Check) -> Check:
-    """Wrap a check: if the method raises any other error, the message says what was checked."""
+    """Wrap a check: other errors of the method get a message about what was checked."""
 
     @wraps(check)
     def explained(algorithm: Algorithm[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Checks of what `assign`, `fit`, `profile`, `evidence` and `measure` of a method return."""
+"""Checks of the results of a method's `assign`, `fit`, `profile`, `evidence` and `measure`."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ Score: TypeAlias = Callable[[Sequence[str], Sequence[int]], float]
 
 
 def adjusted_mutual_information(values: Sequence[str], clusters: Sequence[int]) -> float:
-    """1 where clusters and values are the same, about 0 for a random assignment."""
+    """Compute agreement by information: 1 if both are the same, about 0 by chance."""
     from sklearn.metrics import adjusted_mutual_info_score
 
     score = float(adjusted_mutual_info_score(list(values), list(clusters)))

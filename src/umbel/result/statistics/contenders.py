@@ -27,7 +27,7 @@ class ComparedMethod:
 
 
 def contenders(runs: Sequence[Result], measure: Measure) -> list[ComparedMethod]:
-    """The methods of these runs, the best last. Says it where they are of other examples."""
+    """Return the methods of these runs, the best last; warn if their examples differ."""
     warn_of_others(runs)
     methods = []
     for name, seeded in by_method(runs):

@@ -13,7 +13,7 @@ from umbel.result.run import Result
 from umbel.result.statistics.baselines import FEDERATED, LOCAL, Baselines
 
 SAME = 1e-6
-"""A smaller difference is rounding, as a share of what is usual."""
+"""A smaller difference, as a share of usual values, is rounding."""
 
 BEYOND_CHANCE = 1.645
 """Standard errors: the difference of two accuracies is as large by chance in one of 20 clients."""
@@ -38,7 +38,7 @@ class Fairness:
 
 
 def fairness(run: Result, baselines: Baselines) -> Fairness:
-    """The statistics of a finished run, beside these baselines."""
+    """Compute the evenness of a finished run, in comparison with these baselines."""
     if not run.finished:
         return Fairness()
     values = [

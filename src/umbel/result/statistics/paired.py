@@ -20,11 +20,11 @@ from umbel.result.statistics.fairness import magnitude
 from umbel.result.statistics.resampling import MOST, by_bootstrap
 
 LEAST_DOUBT = -12.0
-"""Decimal logarithm of the smallest p-value that is told from zero."""
+"""Decimal logarithm of the smallest p-value that is distinguished from zero."""
 
 
 def by_t(gains: Crossed, whole: Spread) -> Ends:
-    """The t interval of gains whose spread is known.
+    """Compute the t interval of gains with a known spread.
 
     Each part of the variance has its own degrees of freedom and the width that it would have by
     itself; these widths add up as standard errors do (Howe 1974). Joint degrees of freedom
@@ -81,7 +81,7 @@ class Gain:
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """A mean gain with its 95% interval, which is endless where too little is known."""
+    """A mean gain with its 95% interval, which is infinite if too little is known."""
 
     mean: float
     low: float

@@ -35,7 +35,7 @@ TIED = 1e-9
 
 
 def by_bootstrap(gains: Crossed, whole: Spread, samples: int = MOST) -> Ends:
-    """The interval of gains whose mean has a standard error above zero.
+    """Compute the interval of gains whose mean has a standard error above zero.
 
     Samples as far as zero are beyond it. Where no sample lies beyond, the p-value is 0: it is
     smaller than samples can tell.
@@ -67,7 +67,7 @@ def _distances(gains: Crossed, mean: float, error: float, samples: int) -> Itera
 
 
 def _several(rng: np.random.Generator, samples: int, size: int) -> Floats:
-    """Draws of seeds, at least two different ones: one alone does not say what seeds vary."""
+    """Draw samples of seeds with at least two different ones: one shows no variation."""
     drawn = _drawn(rng, samples, size)
     alone = np.flatnonzero(drawn.max(1) == size) if size > 1 else np.zeros(0, np.int64)
     while len(alone):
