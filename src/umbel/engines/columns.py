@@ -46,6 +46,7 @@ class Columns:
         for name, values in rows.items():
             column = values.to("cpu", self.promises[name].dtype or models_type(self.request))
             if name not in self.tensors:
+                # A single chunk of all clients: its tensor is the column, without a copy.
                 if in_order and count == num_rows:
                     self.tensors[name] = column
                     continue

@@ -43,12 +43,13 @@ class Sequential:
     def net(self) -> Net:
         """The network, which is tried when it is first needed: then it is known to fit."""
         net = self.given.to(self.device).one_by_one()
+        # Full gradients in slices are exact only if examples do not see each other.
         if net.way.whole is not None or int(self.storage.train.sizes.max()) <= SLICE:
             return net
         return net.whole(mixes(self.given, self.federation))
 
     def too_large(self, request: Request, processes: int = 1) -> str:
-        """The error of a request for which memory is too short, in so many processes."""
+        """Return the error of a request for which memory is too short."""
         kept = self.net.modules.values_per_example(self.storage.train.x[:1])
         return shortage(request, self.net, self.storage, kept, 1, processes)
 
@@ -72,12 +73,13 @@ class Sequential:
 def answer_one(
     net: Net, storage: Storage, request: Request, positions: Tensor
 ) -> dict[str, Tensor]:
-    """The reply of the client at the one position, as rows (1, ...)."""
+    """Compute the reply of the client at the one position, as rows (1, ...)."""
     (n,) = positions.tolist()
     split = storage.split(request.work)
     device, seed = split.x.device, request.seeds[n]
     shard = _shard(split, request.work, int(request.clients[n]), seed)
     sent = {name: value.to(device) for name, value in request.sent_to(n).items()}
+    # Dropout and the like draw from the client's own seed, in any order of clients.
     with drawing_from(seed, device):
         reply = reply_of(request.work, net, shard, sent)
     return {name: value[None].detach() for name, value in reply.items()}

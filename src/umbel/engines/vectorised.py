@@ -83,7 +83,7 @@ class Vectorised:
 
     @cached_property
     def net_alone(self) -> Net:
-        """The same network, for work that clients do one after another."""
+        """The network for work that clients do one after another."""
         return self.net.one_by_one()
 
     def send(self, request: Request) -> Replies:
@@ -91,7 +91,7 @@ class Vectorised:
             return in_chunks(request, self.chunks(request), self.answer)
 
     def too_large(self, request: Request, processes: int = 1) -> str:
-        """The error of a request for which memory is too short, in so many processes."""
+        """Return the error of a request for which memory is too short."""
         at_once = max((len(chunk) for chunk in self.chunks(request)), default=1)
         kept = self.values_per_example
         return shortage(request, self.net, self.storage, kept, at_once, processes)
@@ -105,6 +105,7 @@ class Vectorised:
             _ = self.net_alone  # made once, before workers are forked that would each make it
             yield from positions[:, None]
             return
+        # In falling order: clients of similar size are neighbours, and the largest comes first.
         sizes = self.storage.split(request.work).sizes[request.clients[positions].numpy()]
         places = _places(request, sizes)
         said = f"a client of {sizes[0]:,} examples has {places[0]:,} in mini-batches"
@@ -120,7 +121,7 @@ class Vectorised:
             first += count
 
     def chunk_size(self, request: Request, max_examples: int, max_places: int) -> int:
-        """How many clients at a time keep the working set within its bound, at least one."""
+        """Return the number of clients whose working set is within its bound, at least 1."""
         steps, batch_width = request.work.batching.size(max_examples)
         memory = default = memory_of(self.device)
         if self.device.type == "cpu" and steps > 1:
@@ -132,6 +133,7 @@ class Vectorised:
         examples = footprint.examples(max_examples, batch_width)
         values += 2 * min(examples, self.net.way.micro_batch or examples) * self.values_per_example
         bound = (self.memory_mb or default) * 2**20
+        # Clients whose working sets together are within the bound.
         fitting = int(bound / (values * self.net.dtype.itemsize))
         # Steps go through the plans once, so that these need not stay in a cache.
         plans = int((self.memory_mb or memory) * 2**20 / (max(1, max_places) * BYTES_OF_A_PLACE))
@@ -141,20 +143,24 @@ class Vectorised:
         return min(most, len(request.clients))
 
     def answer(self, request: Request, positions: Tensor) -> dict[str, Tensor]:
-        """The replies of the clients at these positions, computed together."""
+        """Compute the replies of the clients at these positions together."""
         if request.work.alone:
             return answer_one(self.net_alone, self.storage, request, positions)
         work, split = request.work, self.storage.split(request.work)
         clients = request.clients[positions].numpy()
         sizes = split.sizes[clients]
+        # Row of each client's first example in the storage.
         starts = np.minimum(split.offsets[clients], len(split.x) - 1)  # the last may have none
         plan, draws = work.batching.plan, work.batching.draws
         seeds = [request.seeds[n] for n in positions.tolist()] if draws else None
+        # Mini-batches (c, S, b) of the work, and all examples in order, each padded to one shape.
         planned = _Stack.of(plan, sizes, seeds, starts, self.device)
         ordered = _Stack.of(lambda size, _: in_order(size), sizes, None, starts, self.device)
         shared = {name: tensor.to(self.device) for name, tensor in request.shared.items()}
         own = {}
         for name, rows in request.each.items():
+            # One model for the whole chunk is not repeated: PyTorch then computes one large
+            # product.
             if torch.equal(rows.index[positions], rows.index[positions[:1]].expand(len(positions))):
                 shared[name] = rows.row(int(positions[0])).to(self.device)
             else:
@@ -210,7 +216,7 @@ def memory_of(device: torch.device) -> float:
 
 
 def _places(request: Request, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many places the plans of each client have (C,), without making them all."""
+    """Return the number of places in each client's plans (C,), without making them all."""
     batching, largest = request.work.batching, int(sizes[0])
     planned = {largest: prod(batching.size(largest))}
     if batching.shape is not None:
@@ -221,11 +227,12 @@ def _places(request: Request, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _tight(places: NDArray[np.int64]) -> int:
-    """How many of these clients, in falling order of places, fit one chunk with little padding.
+    """Return how many of these clients, in falling order of places, fit one chunk.
 
     A chunk ends before a client that has less than half the places of the first, so that all chunks
     together take at most twice the steps of the largest client.
     """
+    # n clients padded to the first have n places_0; at least half of these must be used.
     table = np.arange(1, len(places) + 1) * places[0]
     fine = table <= np.maximum(2 * places.cumsum(), PADDED_ANYHOW)
     fine[0] = True
@@ -263,6 +270,7 @@ class _Stack:
             plans = [plan(int(size), seed) for size, seed in zip(sizes, seeds, strict=True)]
         steps, width = np.max([each.shape for each in plans], axis=0)
         table = np.full((len(plans), steps, width), -1, dtype=np.int64)
+        # -1 is padding: below, it becomes a row of the client's own, marked by its sign.
         for row, each in zip(table, plans, strict=True):
             row[: each.shape[0], : each.shape[1]] = each
         positions, first = table[kind], starts[:, None, None]

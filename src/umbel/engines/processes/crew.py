@@ -56,7 +56,7 @@ WAITING = (
 DONE, FAILED = 1, 2
 
 ENDED_WELL = b"."
-"""What a worker sends when no task is left."""
+"""Byte that a worker sends when no task is left."""
 
 LOOK_SECONDS = 1.0
 """Seconds between checks that the parent still runs, if its pipe does not report its end."""
@@ -135,7 +135,8 @@ class Crew:
             self._reap(wait=task is None)
 
     def _failures(self) -> None:
-        """Do here what raised an error in a worker, so that it is raised here."""
+        """Do a task again here that raised an error in a worker, so that it is raised here."""
+        # An error can't be sent as it is: the same task raises it again in this process.
         task = self.states.find(bytes([FAILED]))
         if task >= 0:
             self.do(task)
@@ -183,9 +184,10 @@ class Crew:
             os.close(stays)
 
     def _run_worker(self, stays: int) -> NoReturn:
-        """In the new process: do tasks, and end without running what its parent left to run."""
+        """Do tasks in the new process, and end without the parent's exit handlers."""
         task = None
         try:
+            # A collection would touch, and so copy, the parent's memory.
             gc.freeze()
             roam(self.cores)
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
@@ -222,6 +224,7 @@ class Crew:
         ends = select.poll()
         for pipe in self.workers:
             ends.register(pipe)
+        # A worker that waits for ever uses no CPU time; one that is only slow does.
         before = self._computed() if wait else math.nan
         found = ends.poll(1000 * PATIENCE if wait else 0)
         if found:
@@ -278,7 +281,7 @@ class Crew:
 
 
 def _ended(process: int) -> str:
-    """How a process has ended, once it has."""
+    """Return the end of a process, such as "signal 9", and let the system forget it."""
     try:
         code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     except ChildProcessError:  # SIGCHLD is ignored, so that the system forgets what has ended
@@ -296,4 +299,4 @@ def _flush() -> None:
 
 
 NUMBER = struct.Struct("i")
-"""A number in a pipe; what is this small is read and written whole or not at all."""
+"""A number in a pipe: so small that it is read and written whole or not at all."""

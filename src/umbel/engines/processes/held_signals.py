@@ -12,7 +12,7 @@ from typing import Any
 
 @contextmanager
 def held_signals() -> Iterator[None]:
-    """Inside this block, handlers of signals that are written in Python wait until its end.
+    """Let Python's handlers of signals wait until the end of the `with` block.
 
     A handler may raise an error, as on Ctrl-C. Python ignores errors in what it calls at a fork,
     such as the functions that lock and unlock `logging`: the signal would be lost, and the lock

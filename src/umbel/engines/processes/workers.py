@@ -30,12 +30,12 @@ PAYS = 0.1
 
 
 def can_fork() -> bool:
-    """Whether this system forks processes that may go on computing."""
+    """Return True if forked processes may compute on this system."""
     return hasattr(os, "fork") and sys.platform != "darwin"
 
 
 OUT_OF_MEMORY = ("signal 9", "signal 7")
-"""How processes end where the machine, or the shared memory of a container, is full."""
+"""Ends of processes if the machine, or a container's shared memory, is full."""
 
 
 @dataclass
@@ -66,6 +66,7 @@ class Workers:
             return Columns(request).replies()
         kind = _kind(request.work)
         expected = self.seconds.get(kind, inf) * len(request.clients)
+        # By the last request of this kind: as many processes as have PAYS seconds of work each.
         processes = min(self.count, len(chunks), max(1, ceil(min(expected / PAYS, self.count))))
         with one_thread(), enough_memory(lambda: self.engine.too_large(request, processes)):
             if processes > 1:
@@ -85,6 +86,7 @@ class Workers:
         size = -(-len(chunks) // MOST_TASKS)
         tasks = [chunks[first : first + size] for first in range(0, len(chunks), size)]
         columns = Columns.shared(request)
+        # Written by workers, read here: seconds of each task, for the next request's decision.
         spent = shared((len(tasks),), torch.float64)
 
         def do(task: int) -> None:
