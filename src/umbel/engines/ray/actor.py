@@ -20,6 +20,7 @@ from ray.exceptions import RayError
 from torch import nn
 
 from umbel.checks import UsageError, first_line
+from umbel.client.constants import bits
 from umbel.client.kernel_choice import Way
 from umbel.client.net import Net
 from umbel.client.objectives import Objective
@@ -31,7 +32,6 @@ from umbel.engines.alignment import tensor_of
 from umbel.engines.allocation import keep_freed_memory
 from umbel.engines.devices import enough_memory
 from umbel.engines.precision import check_processor
-from umbel.engines.processes.shared_tensors import Packed
 from umbel.engines.sequential import Sequential
 from umbel.engines.storage import Storage, chosen
 from umbel.engines.vectorised import Vectorised
@@ -57,7 +57,8 @@ class Recipe:
     trained: tuple[str, ...] | None
     moving: tuple[str, ...]
     way: Way
-    frozen: Packed  # which all actors of a machine read in one place
+    # bytes of the frozen tensors, which all actors of a machine read in one place
+    frozen: Mapping[str, NDArray[np.uint8]]
     default_dtype: torch.dtype  # of PyTorch in this process, as `matmul`
     matmul: str
     kind: type[Sequential] | type[Vectorised]
@@ -73,7 +74,7 @@ class Recipe:
             trained=net.trained,
             moving=net.moving,
             way=net.way,
-            frozen=Packed.of(net.modules.frozen),
+            frozen={name: bits(value).numpy() for name, value in net.modules.frozen.items()},
             default_dtype=torch.get_default_dtype(),
             matmul=torch.get_float32_matmul_precision(),
             kind=type(engine),
@@ -100,7 +101,7 @@ class Recipe:
         torch.set_default_dtype(self.default_dtype)
         torch.set_float32_matmul_precision(self.matmul)
         built = Net(self.build, self.objective, trained=self.trained, moving=self.moving)
-        built.modules.adopt(self.frozen.tensors(tensor_of(self.frozen.data)))
+        built.modules.adopt({name: tensor_of(array) for name, array in self.frozen.items()})
         return self.kind(built.computing(self.way), self.example)
 
 

@@ -72,7 +72,7 @@ class RayCluster:
     homes: list[str]  # the machine of each slice
     recipe: Any  # where Ray has it, for as long as actors may be started
     origin: Origin
-    session: tuple[str, str] | None  # of Ray's, in which all this is known; None: in none
+    session: tuple[str, str]  # of Ray's, in which all this is known
     # where Ray's processes listen without which it ends this one
     servers: dict[str, tuple[str, int]] = field(default_factory=dict)
     requests: int = 0
@@ -80,21 +80,6 @@ class RayCluster:
     turn: Any = field(default_factory=threading.Lock)  # held during a request
 
     def __post_init__(self) -> None:
-        JOINED.add(self)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """All but this process's membership in the cluster: a copy joins at its first request."""
-        of_others: dict[str, Any] = {
-            "turn": None,
-            "members": [],
-            "slices": [],
-            "recipe": None,
-            "session": None,
-        }
-        return {**self.__dict__, **of_others}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, turn=threading.Lock())
         JOINED.add(self)
 
     @classmethod
@@ -151,7 +136,7 @@ class RayCluster:
                 raise ClusterLostError(f"{LOST}: {name} has ended")
 
     def _join_again(self) -> None:
-        """Join the present cluster: Ray was shut down in the meantime, or this is a copy."""
+        """Join the present cluster: Ray was shut down in the meantime."""
         origin = self.origin
         new = RayCluster.join(self.engine, origin.federation, origin.address, origin.workers)
         JOINED.discard(new)
