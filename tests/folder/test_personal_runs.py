@@ -51,7 +51,7 @@ def test_results_are_those_of_the_tuned_models_with_the_others_beside_them(
         with torch.no_grad():
             right = (result.model_for(client.name)(x).argmax(1) == y).float().mean()
         assert client.accuracy == pytest.approx(float(right))
-    lines = [str(cell) for cell in terminal.last_round(last).columns[0].cells]
+    lines = [str(cell) for cell in terminal.run_table(last).columns[0].cells]
     assert "accuracy before fine-tuning" in lines
 
 

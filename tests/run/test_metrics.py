@@ -133,7 +133,7 @@ def test_tables_of_runs_have_a_column_for_each(tmp_path: Path, sources: Sources)
         results.append(umbel.load(folder.path))
     console = Console(width=120, record=True, file=io.StringIO())
     console.print(*terminal.results(results))
-    console.print(terminal.last_round(results[0].last, NAMES))
+    console.print(terminal.run_table(results[0].last, NAMES))
     text = console.export_text()
     mean = np.mean([run.last.measures["macro-f1"] for run in results])
     assert f"{mean:.3f}±" in text

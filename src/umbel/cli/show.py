@@ -269,7 +269,10 @@ def estimate_clusters(
 
 
 def print_run(folder: RunFolder) -> None:
-    """The results of a run so far, and its clusters if it is finished."""
+    """The results of a run so far, and its clusters if it is finished.
+
+    After a kill the records may be ahead of the checkpoint: `resume` repeats those rounds.
+    """
     from umbel.folder.how_to_continue import names_on_the_roll
     from umbel.report.evenness import of_clients
     from umbel.report.terminal import results as terminal
@@ -283,7 +286,7 @@ def print_run(folder: RunFolder) -> None:
     say(_what(run.experiment))
     if records:
         shown = names_of(run.experiment), of_clients(run), clients, len(records)
-        print_tables(terminal.last_round(run.so_far, *shown))
+        print_tables(terminal.run_table(run.so_far, *shown))
     if clients:
         print_tables(terminal.clusters(clients))
     names = [client.name for client in clients] or names_on_the_roll(folder.path)

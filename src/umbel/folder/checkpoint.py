@@ -3,6 +3,10 @@
 It is one file because a rename replaces exactly one file: two files could be left from different
 rounds if the run is killed. Large tensors that rounds seldom replace are in separate files beside
 it, which the checkpoint names by digests of their content.
+
+The tensors are the fields of the method's state. The header holds what belongs to the run: the next
+round, its origin, the versions that wrote it. `save` writes another such value, and a function such
+as `next_round` reads it. A finished run may have no checkpoint: only `next_round` works without.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from umbel.run.state_fields import holds_tensors, within
 from umbel.version import versions
 
 FORMAT = 4
+"""Raised if older releases would misread the file; not for an optional value of the header."""
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 

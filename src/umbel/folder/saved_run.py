@@ -135,7 +135,7 @@ class SavedRun:
         """Traffic from each client, in megabytes, over all rounds; None: not known so far."""
         return self._per_client(sum(r.bytes_up for r in self.records), MEGABYTE)
 
-    def evaluations(self, of: Literal["gradient", "loss"]) -> float | None:
+    def evaluations_per_client(self, of: Literal["gradient", "loss"]) -> float | None:
         """Mean number of gradients, or losses alone, of examples per client; None: not known."""
         counts = [getattr(record, f"{of}_evaluations") for record in self.records]
         return None if None in counts else self._per_client(sum(counts))

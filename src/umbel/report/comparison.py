@@ -115,7 +115,7 @@ def sheet(methods: Methods) -> Sheet:
 
 
 def _evaluations(of: Literal["gradient", "loss"], runs: Sequence[Result]) -> str:
-    return mean_text([run.evaluations(of) for run in runs], 0)
+    return mean_text([run.evaluations_per_client(of) for run in runs], 0)
 
 
 def _traffic(megabytes: Sequence[float | None]) -> str:

@@ -200,8 +200,8 @@ def _summary(run: Result) -> dict[str, Value]:
         **{name: last.measures.get(name) if last else None for name in names_of(run.experiment)},
         "megabytes_down": run.megabytes_down,
         "megabytes_up": run.megabytes_up,
-        "gradient_evaluations": run.evaluations("gradient"),
-        "loss_evaluations": run.evaluations("loss"),
+        "gradient_evaluations": run.evaluations_per_client("gradient"),
+        "loss_evaluations": run.evaluations_per_client("loss"),
         "seconds": run.seconds,
     }
 

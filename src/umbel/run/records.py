@@ -65,7 +65,8 @@ class Record:
     nmi: float | None = None  #: normalised mutual information with the planted groups
     bytes_down: int = 0  #: bytes sent to all clients together, without evaluation
     bytes_up: int = 0  #: bytes sent by all clients together, without evaluation
-    #: number of gradients of single examples, of all clients together; None: not known
+    #: number of gradients of single examples, of all clients, models and passes together; None: not
+    #: known
     gradient_evaluations: int | None = None
     #: number of losses of single examples without a gradient, of all clients together, without
     #: evaluation; None: not known

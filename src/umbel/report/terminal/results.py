@@ -187,7 +187,7 @@ def cluster_count(count: ClusterCount) -> Table:
     return table
 
 
-def last_round(
+def run_table(
     record: Record,
     metrics: Sequence[str] = (),
     more: Mapping[str, float] = NO_CLIENTS,
