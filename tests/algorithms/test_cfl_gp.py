@@ -20,7 +20,7 @@ from umbel.data.federation import Federation
 from umbel.engines.replies.validation import Limits
 from umbel.flow import Engine, Replies, Request
 from umbel.result.run import Run
-from umbel.server import gram_matrix as kept_products
+from umbel.server import features as kept_products
 from umbel.server.clustering import inner_products
 
 

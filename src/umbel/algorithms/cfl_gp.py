@@ -30,8 +30,16 @@ from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Features, Sample, features, gradients, train
 from umbel.server.clustering import k_means, leading_projection, projection_by
-from umbel.server.features import allowed, drawn, moved, no_features, side_by_side, to_means
-from umbel.server.gram_matrix import no_products, products_after
+from umbel.server.features import (
+    allowed,
+    drawn,
+    moved,
+    no_features,
+    no_products,
+    products_after,
+    side_by_side,
+    to_means,
+)
 from umbel.server.numbering import match_labels
 from umbel.server.shares import within_norms
 

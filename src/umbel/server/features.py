@@ -1,4 +1,4 @@
-"""The values of gradients that clients are clustered by, and the features kept of them."""
+"""Features that clients are clustered by: values of gradients, their means and inner products."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from torch import Tensor
 from umbel.checks import check, check_memory
 from umbel.client.layout import Layout
 from umbel.server.ask import Features
-from umbel.server.clustering import distances
+from umbel.server.clustering import LARGEST_GRAM, distances, inner_products
+
+KEPT_SHARE = 8
+"""Inner products are kept if a feature has at least this many values for each client.
+
+They take at most a quarter of the features' memory, and save a second pass over the features.
+"""
+
+KEPT_FROM = 2**20
+"""Keeping products pays off from this number of feature values of a model."""
 
 
 def allowed(layout: Layout, parameters: tuple[str, ...]) -> Tensor:
@@ -72,3 +81,20 @@ def to_means(mine: Tensor, theirs: Tensor, labels: Tensor, count: int) -> Tensor
     """
     centres = torch.stack([theirs[labels == k].mean(0) for k in range(count)])
     return distances(mine, centres, "l2").nan_to_num(torch.inf)
+
+
+def no_products(models: int, clients: int, size: int) -> Tensor:
+    """Inner products of features that are all zero: (K, M, M), or (K, 0, 0) if none are kept."""
+    # Above LARGEST_GRAM clients, the SVD does not use inner products.
+    large = clients * size >= KEPT_FROM and clients * KEPT_SHARE <= size
+    kept = clients if large and clients <= LARGEST_GRAM else 0
+    return torch.zeros(models, kept, kept, dtype=torch.double)
+
+
+def products_after(products: Tensor, block: Tensor, turn: int) -> Tensor:
+    """Return the kept products, if any, after the features (M, J) for one model changed."""
+    if not products.numel():
+        return products
+    products = products.clone()
+    products[turn] = inner_products(block)
+    return products
