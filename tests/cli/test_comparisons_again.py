@@ -10,7 +10,7 @@ from umbel.checks import UsageError
 from umbel.client.metrics import Predictions, _own
 from umbel.experiment.sweep import sweep
 from umbel.experiment.toml_file import plain
-from umbel.folder.experiment_file import ExperimentFile
+from umbel.folder.run_folder import ExperimentFile
 from umbel.result.run import read
 
 NOTES = '# my own notes\nextends = "both/fedavg.toml"\nname = "mine"\n'

@@ -19,8 +19,8 @@ from torch import nn
 import umbel
 from umbel.checks import UsageError
 from umbel.data.sources import Sources
+from umbel.experiment.layers import strangers_in
 from umbel.experiment.toml_file import structured, write
-from umbel.experiment.unimported import strangers_in
 from umbel.report.comparison import sheet
 from umbel.report.terminal import by_round as course_tables
 from umbel.report.terminal import results as terminal

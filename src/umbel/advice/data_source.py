@@ -15,11 +15,10 @@ from umbel.client.work import LocalTraining
 from umbel.data.scenarios import SCENARIOS
 from umbel.data.tables.reading import holds_tables
 from umbel.experiment.experiment import ExperimentSettings
-from umbel.experiment.layers import load_table, merged, tables_of
+from umbel.experiment.layers import load_table, merged, strangers_in, tables_of
 from umbel.experiment.library import find_experiment, shipped_experiments
 from umbel.experiment.places import whole
 from umbel.experiment.toml_file import read, structured, warn_of_dropped
-from umbel.experiment.unimported import strangers_in
 
 MODEL = {"name": "mlp", "hidden": [64]}
 """The network if the user names none."""

@@ -29,11 +29,10 @@ from umbel.data.sources import Sources
 from umbel.experiment.differences import WORKERS, check_same, settings_of
 from umbel.experiment.errors import TableError
 from umbel.experiment.experiment import ExperimentSettings
-from umbel.experiment.layers import load_table, merged, parse_setting, path_of
+from umbel.experiment.layers import load_table, merged, parse_setting, path_of, strangers_in
 from umbel.experiment.library import experiments_in
 from umbel.experiment.sweep import OF_CONTROL, Sweep, parts_of, sweep, values_of
 from umbel.experiment.toml_file import plain, structured
-from umbel.experiment.unimported import strangers_in
 from umbel.files.atomic import writing_to
 from umbel.folder.run_folder import RunFolder, runs_in
 from umbel.run.start import unsaid

@@ -163,16 +163,16 @@ def form_options(command: F) -> F:
 
 def allow(experiment: ExperimentSettings, no_import: bool) -> None:
     """Print what an experiment will import. Raises `UsageError` if imports are forbidden."""
+    from umbel.experiment.layers import strangers_in
     from umbel.experiment.toml_file import plain
-    from umbel.experiment.unimported import strangers_in
 
     announce(strangers_in(plain(experiment)), no_import)
 
 
 def allow_parts(experiment: ExperimentSettings, parts: Iterable[str], no_import: bool) -> None:
     """Allow code as `allow` does, for a command that imports only these parts."""
+    from umbel.experiment.layers import strangers_in
     from umbel.experiment.toml_file import plain
-    from umbel.experiment.unimported import strangers_in
 
     table = plain(experiment)
     announce(strangers_in({part: table[part] for part in parts}), no_import)

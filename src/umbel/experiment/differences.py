@@ -13,10 +13,9 @@ from umbel.checks import UsageError, shown
 from umbel.engines.choice import EngineSettings
 from umbel.experiment import toml_file
 from umbel.experiment.experiment import ExperimentSettings
-from umbel.experiment.layers import flat, same
+from umbel.experiment.layers import IN_PYTHON, OWN_MODULE, flat, same
 from umbel.experiment.places import whole
 from umbel.experiment.sweep import CONTROL, parts_of
-from umbel.experiment.unimported import IN_PYTHON, OWN_MODULE
 from umbel.run.digests import near
 
 ELSEWHERE = "choose another folder, on the command line by --runs-dir or --set name=..."

@@ -19,7 +19,7 @@ from umbel.client.objectives import OBJECTIVES
 from umbel.data.federation import Federation
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
-from umbel.experiment.unimported import IN_PYTHON, OWN_MODULE
+from umbel.experiment.layers import IN_PYTHON, OWN_MODULE
 from umbel.networks.base import Model
 from umbel.run.digests import constants_print, digest, fingerprint, near, split_digest, structure
 from umbel.run.objective_digests import NOTHING, Prints, objective_prints

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from umbel.data.sources import DATA_DIR_VARIABLE, Sources
-from umbel.experiment.unimported import Stranger, stranger, strangers_in
+from umbel.experiment.layers import Stranger, stranger, strangers_in
 from umbel.files.atomic import write_text
 from umbel.files.seals import json_text, json_value
 from umbel.networks.encoders import PACKAGE

@@ -24,18 +24,21 @@ from umbel.client.imports import imported
 from umbel.experiment.errors import TableError, problems
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.layers import (
+    OURS,
+    Stranger,
     flat,
     layers_of,
     load_table,
     merged,
     path_of,
+    stranger,
+    strangers_in,
     tables_of,
     with_lists,
 )
 from umbel.experiment.made_in_python import STANDING_FOR
 from umbel.experiment.places import Places, for_folder, look_in, whole
 from umbel.experiment.setting_paths import REGISTRIES as REGISTRIES
-from umbel.experiment.unimported import OURS, Stranger, stranger, strangers_in
 from umbel.run import wrappers
 from umbel.settings import (
     SCALARS,

@@ -11,10 +11,9 @@ from pathlib import Path
 
 from umbel.checks import UsageError
 from umbel.experiment.experiment import ExperimentSettings
-from umbel.experiment.layers import flat
+from umbel.experiment.layers import flat, strangers_in
 from umbel.experiment.places import with_paths
 from umbel.experiment.toml_file import plain
-from umbel.experiment.unimported import strangers_in
 from umbel.files.reading import read_text
 from umbel.networks.encoders import PACKAGE
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from time import perf_counter
 from typing import Literal, TypeAlias
 
@@ -17,6 +18,7 @@ from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.made_in_python import OwnData
 from umbel.experiment.places import note, sources_of
 from umbel.experiment.toml_file import plain
+from umbel.files.atomic import PARTIAL, remove_partial
 from umbel.files.seals import AGAIN
 from umbel.flow import Flow, Steps, answered, are_elsewhere
 from umbel.folder import checkpoint
@@ -25,8 +27,6 @@ from umbel.folder.clients_file import write_rows
 from umbel.folder.how_to_continue import OVER_FLOWER, over_flower, way_on
 from umbel.folder.identity import Origin, check_origin, check_sizes, origin
 from umbel.folder.run_folder import RunFolder
-from umbel.folder.sessions_file import now
-from umbel.folder.tensor_files import remove_half_written
 from umbel.run.lockstep import is_faster, lockstep_of
 from umbel.run.records import Record
 from umbel.run.rounds import Loop, Rounds
@@ -184,9 +184,7 @@ def records_of(folder: RunFolder, run: Rounds, plan: Plan) -> Iterator[Record]:
 
 def _session(folder: RunFolder, run: Rounds, plan: Plan, sharing: int = 1) -> Steps[Done, None]:
     """Do the remaining rounds, in a process that several runs share."""
-    began, clock = now(), perf_counter()
-    # the file of sessions, read first so that damage is reported before any work
-    folder.sessions.read()
+    began, clock = datetime.now(UTC), perf_counter()
     data_dir = None if run.opened is None else run.opened.sources.data_dir
     note(folder.path, plan.experiment, plain(plan.experiment), data_dir)
     full = False
@@ -210,7 +208,7 @@ def _rounds(
     with under("algorithm", run.algorithm):
         start = run.start(most)
     # Step 1: go on from the last checkpoint, or start over without one.
-    restored, first = restore(folder, start, plan.origin)
+    restored, first = restore(folder, start, plan.origin) if folder.begun else (None, 0)
     state = start if restored is None else restored
     # A stop that was written, or that a killed session had reached.
     stop = folder.stop or _stopped_already(folder, plan)
@@ -315,7 +313,8 @@ def _check_answered(folder: RunFolder, run: Rounds, record: Record, scores: Clie
 def restore(folder: RunFolder, template: State, made: Origin) -> tuple[State | None, int]:
     """Restore the last checkpoint, and remove later records and files. Raises as `restorable`."""
     state, next_round = restorable(folder, template, made)
-    remove_half_written(folder.path)
+    for file in [*folder.path.glob(PARTIAL)]:  # of a process that was killed
+        remove_partial(file)
     if state is not None:
         file = folder.file("checkpoint.safetensors")
         checkpoint.tidy(file)

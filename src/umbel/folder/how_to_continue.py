@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from umbel.checks import UsageError, command
-from umbel.experiment.unimported import IN_PYTHON
+from umbel.experiment.layers import IN_PYTHON
 from umbel.files.reading import EXPERIMENT, read_bytes
 from umbel.files.seals import BROKEN, json_value
 

@@ -6,7 +6,7 @@ import importlib.metadata
 import os
 import platform
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +60,3 @@ def environment(precision: Precision = "full") -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
-
-
-def now() -> datetime:
-    """Return the time in UTC."""
-    return datetime.now(UTC)

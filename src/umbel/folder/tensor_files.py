@@ -18,7 +18,7 @@ from torch import Tensor
 from umbel.checks import UsageError, check_memory
 from umbel.client.constants import bits
 from umbel.engines.alignment import aligned
-from umbel.files.atomic import PARTIAL, remove_partial, replacing
+from umbel.files.atomic import replacing
 from umbel.files.reading import check_file
 from umbel.files.seals import BLANK, BROKEN, KEY, check_seal, file_intact, seal_file
 
@@ -94,12 +94,6 @@ def _save(file: Path, tensors: Mapping[str, Tensor], said: dict[str, str]) -> No
         number = re.search(r"os error (\d+)", str(error))
         reason = str(error).split("I/O error: ")[-1].partition(" (os error")[0]
         raise OSError(int(number[1]) if number else None, reason) from None
-
-
-def remove_half_written(folder: Path) -> None:
-    """Remove incomplete files of a killed process from a folder that nobody else writes to."""
-    for file in list(folder.glob(PARTIAL)):
-        remove_partial(file)
 
 
 DAMAGED = (*BROKEN, OSError, SafetensorError, RuntimeError)

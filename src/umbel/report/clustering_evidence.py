@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from umbel.algorithms.restarts import innermost
-from umbel.experiment.unimported import Stranger
+from umbel.experiment.layers import Stranger
 from umbel.folder.clients_file import Client
 from umbel.folder.evidence_folder import Snapshot
 from umbel.report.by_round import course, marks
