@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from numbers import Integral
@@ -15,7 +14,7 @@ from umbel.checks import UsageError, nearest
 from umbel.data.federation import Federation
 from umbel.files.atomic import write_bytes, write_text
 from umbel.files.reading import read_bytes
-from umbel.files.spreadsheet_cells import formula_again, no_formula
+from umbel.files.spreadsheet_cells import csv_rows, csv_text
 from umbel.folder.identity import check_identity, identity
 from umbel.run.digests import digest
 from umbel.run.scores import ClientScores, Tuning
@@ -50,19 +49,16 @@ class Client:
 
 def write_rows(file: Path, federation: Federation, scores: ClientScores) -> None:
     """Write a row for each client of the federation; their seal is in a file of its own."""
-    text = io.StringIO()
-    writer = csv.writer(text)
-    tuned = () if scores.tuning is None else TUNED
-    writer.writerow([*COLUMNS, *tuned, *map(no_formula, scores.metrics)])
-    writer.writerows(_rows(federation, scores))
-    write_sealed(file, text.getvalue().encode())
+    head = [*COLUMNS, *(() if scores.tuning is None else TUNED), *scores.metrics]
+    write_sealed(file, csv_text([head, *_rows(federation, scores)]).encode())
 
 
 def read_rows(file: Path) -> list[Client]:
     """Read the clients, by number. Raises `UsageError` unless `write_rows` wrote the rows."""
     raw = read_sealed(file)
     try:
-        lines = csv.DictReader(io.StringIO(raw.decode(), newline=""))
+        head, *rows = csv_rows(raw.decode())
+        lines = (dict(zip(head, row, strict=True)) for row in rows)
         clients = [_client(number, row) for number, row in enumerate(lines)]
     except (ValueError, TypeError, csv.Error):
         clients = []
@@ -95,7 +91,7 @@ def number_of(client: str | int, names: list[str]) -> int:
 def _rows(federation: Federation, scores: ClientScores) -> Iterator[list[object]]:
     for client, name in enumerate(federation.names):
         yield [
-            no_formula(name),
+            name,
             "" if federation.groups is None else federation.groups[client],
             scores.clusters[client],
             federation.train.sizes[client],
@@ -119,7 +115,7 @@ def _cell(value: float) -> object:
 
 def _client(number: int, row: Mapping[str, str]) -> Client:
     """Raises `ValueError` or `TypeError` for wrong columns and for text in place of numbers."""
-    if tuple(row)[: len(COLUMNS)] != COLUMNS or None in row or None in row.values():
+    if tuple(row)[: len(COLUMNS)] != COLUMNS:
         raise ValueError("other columns")
     if (cluster := int(row["cluster"])) < 0:
         raise ValueError("a cluster below 0")
@@ -127,7 +123,7 @@ def _client(number: int, row: Mapping[str, str]) -> Client:
     epochs, *further = (row.get(name, "") for name in TUNED)
     weight, accuracy, loss = map(_number, further)
     return Client(
-        formula_again(row["client"]),
+        row["client"],
         number,
         cluster,
         group=row["group"],
@@ -138,7 +134,7 @@ def _client(number: int, row: Mapping[str, str]) -> Client:
         tuned_weight=weight,
         untuned_accuracy=accuracy,
         untuned_loss=loss,
-        metrics={formula_again(name): _number(row[name]) for name in row if name not in told},
+        metrics={name: _number(row[name]) for name in row if name not in told},
     )
 
 
@@ -168,13 +164,9 @@ class ClientFacts:
 def write_facts(file: Path, federation: Federation, scores: ClientScores) -> None:
     """Write a row for each client of the federation; their seal is in a file of its own."""
     attributes = federation.attributes
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow([*FACT_COLUMNS, *map(no_formula, attributes)])
-    for client, name in enumerate(federation.names):
-        values = [no_formula(values[client]) for values in attributes.values()]
-        writer.writerow([no_formula(name), scores.num_examples[client], *values])
-    write_sealed(file, text.getvalue().encode())
+    head = [*FACT_COLUMNS, *attributes]
+    columns = [federation.names, scores.num_examples, *attributes.values()]
+    write_sealed(file, csv_text([head, *zip(*columns, strict=True)]).encode())
 
 
 def with_facts(file: Path, clients: Sequence[Client]) -> list[Client]:
@@ -195,14 +187,12 @@ def with_facts(file: Path, clients: Sequence[Client]) -> list[Client]:
 
 def _read(raw: bytes) -> dict[str, ClientFacts]:
     """The facts by client. Raises `ValueError` for other columns."""
-    head, *rows = csv.reader(io.StringIO(raw.decode(), newline=""))
+    head, *rows = csv_rows(raw.decode())
     if tuple(head[: len(FACT_COLUMNS)]) != FACT_COLUMNS:
         raise ValueError("other columns")
-    names = [formula_again(name) for name in head[len(FACT_COLUMNS) :]]
-    facts = {}
+    names, facts = head[len(FACT_COLUMNS) :], {}
     for client, count, *values in rows:
-        attributes = dict(zip(names, map(formula_again, values), strict=True))
-        facts[formula_again(client)] = ClientFacts(int(count), attributes)
+        facts[client] = ClientFacts(int(count), dict(zip(names, values, strict=True)))
     return facts
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from umbel.client.metrics import METRICS
-from umbel.files.spreadsheet_cells import no_formula
+from umbel.files.spreadsheet_cells import csv_text
 from umbel.notebooks import HtmlTable
 from umbel.report.evenness import evenly
 from umbel.report.figures.charts import (
@@ -56,23 +54,20 @@ class Sheet:
     @property
     def csv(self) -> str:
         """The table as CSV, with separate columns for means and deviations."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
         parted = [
             place for place in range(1, len(self.heads)) if any("±" in r[place] for r in self.rows)
         ]
         heads: list[str] = []
         for place, head in enumerate(self.heads):
             heads += [head, f"{head} std"] if place in parted else [head]
-        writer.writerow(map(no_formula, heads))
+        rows = []
         for row in self.rows:
             cells: list[str] = []
             for place, cell in enumerate(row):
                 mean, _, deviation = cell.partition("±")
                 cells += [_known(mean), deviation] if place in parted else [_known(cell)]
-            cells[0] = no_formula(cells[0])  # the name of the method
-            writer.writerow(cells)
-        return text.getvalue()
+            rows.append(cells)
+        return csv_text([heads], "\n") + csv_text(rows, "\n", texts=1)
 
     @property
     def latex(self) -> str:

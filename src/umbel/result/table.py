@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import re
@@ -12,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, SupportsIndex, overload
 
 from umbel.checks import UsageError, printable
-from umbel.files.spreadsheet_cells import no_formula
+from umbel.files.spreadsheet_cells import csv_text
 from umbel.notebooks import cut
 from umbel.summary import counted, few
 
@@ -85,11 +83,8 @@ class Table:
 
     def to_csv(self) -> str:
         """A line of names and a line a row; nothing between two commas is a value not known."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(map(_cell, self.columns))
-        writer.writerows([_cell(row[name]) for name in self.columns] for row in self.rows)
-        return text.getvalue()
+        rows = ([_cell(row[name]) for name in self.columns] for row in self.rows)
+        return csv_text([map(_cell, self.columns), *rows], "\n")
 
 
 def _plain(value: Value) -> Value:
@@ -98,7 +93,7 @@ def _plain(value: Value) -> Value:
 
 
 def _cell(value: Value) -> Value:
-    """Lists, tables and truth values as JSON writes them, and a text as no formula."""
+    """Lists, tables and truth values as JSON writes them; texts without control characters."""
     if isinstance(value, str):
-        return no_formula(printable(value, "\n"))
+        return printable(value, "\n")
     return json.dumps(value) if isinstance(value, (list, tuple, dict, bool)) else value
