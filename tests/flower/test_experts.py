@@ -58,7 +58,7 @@ def asked_of_a_node(grid: MemoryGrid, work: Routed, size: int) -> list[str]:
     asked = messages.Asked(work, [client], [1], {"theta": torch.zeros(size)}, {}, {}, (), digest)
     (name,) = grid.push_messages([Message(messages.ask(asked), node, WORK)])
     (reply,) = grid.pull_messages([name])
-    return messages.answer_in(reply.content, ["update", "num_examples"], 10**6)[0]
+    return messages.answer_in(reply.content, ["update", "num_examples"], 10**6).clients
 
 
 def test_a_node_refuses_a_mixture_of_another_size(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ from umbel.flower.exchange import HELLO, WORK
 from umbel.flower.expected_form import Expectation, model_name
 from umbel.flower.handshake import SiteForm
 from umbel.flower.limits import NodeLimits
-from umbel.flower.messages import Asked, answer_in, refused_in
+from umbel.flower.messages import Asked, answer_in
 from umbel.result.run import Experiment
 from umbel.testing import assert_same_state
 
@@ -187,8 +187,10 @@ def test_clients_that_their_node_leaves_out_are_refused_with_the_reason(tmp_path
     whole = messages.answer_in
 
     def partly(*asked: Any) -> Any:
-        names, columns = whole(*asked)
-        return names[:-1], {name: rows[:-1] for name, rows in columns.items()}
+        found = whole(*asked)
+        columns = {name: rows[:-1] for name, rows in found.columns.items()}
+        facts = {name: found.facts[name] for name in found.clients[:-1]}
+        return replace(found, clients=found.clients[:-1], columns=columns, facts=facts)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(messages, "answer_in", partly)
@@ -380,12 +382,11 @@ def test_clients_that_are_gone_are_refused_alone(tmp_path: Path) -> None:
     index = {"theta": [2, 1, 0]}
     asked = Asked(LocalTraining(), ["c", "b", "a"], [5, 6, 7], {}, {"theta": theta}, index)
     found, expected = (one.work(asked, NodeLimits()) for one in (here, whole))
-    assert refused_in(found) == {"b": "its data are no longer at this node, or can't be read there"}
-    names, columns = answer_in(found, ["update", "num_examples"], 10**8)
-    everyone, all_columns = answer_in(expected, ["update", "num_examples"], 10**8)
-    assert names == ["c", "a"]
-    rows = [everyone.index(name) for name in names]
-    torch.testing.assert_close(columns["update"], all_columns["update"][rows])
+    some, every = (answer_in(r, ["update", "num_examples"], 10**8) for r in (found, expected))
+    assert some.refused == {"b": "its data are no longer at this node, or can't be read there"}
+    assert some.clients == ["c", "a"]
+    rows = [every.clients.index(name) for name in some.clients]
+    torch.testing.assert_close(some.columns["update"], every.columns["update"][rows])
 
 
 def test_a_node_with_none_of_the_clients_or_with_one_twice_refuses_it_all(tmp_path: Path) -> None:

@@ -151,13 +151,14 @@ def test_a_refusal_is_raised_on_the_other_side() -> None:
 def test_those_who_refuse_are_read_with_their_reasons_beside_those_who_answer() -> None:
     why = "another update would exceed epsilon 3"
     content = messages.answer(["a"], {"update": torch.zeros(1, 4)}, {"b": why, "c": "no " * 999})
-    assert messages.answer_in(content, ["update"], MAX_BYTES)[0] == ["a"]
-    refused = messages.refused_in(content)
-    assert list(refused) == ["b", "c"]
-    assert refused["b"] == why
+    answer = messages.answer_in(content, ["update"], MAX_BYTES)
+    assert answer.clients == ["a"]
+    assert list(answer.refused) == ["b", "c"]
+    assert answer.refused["b"] == why
     nobody = messages.answer([], {"update": torch.zeros(0, 4)}, {"a": why})
-    assert messages.answer_in(nobody, ["update"], MAX_BYTES)[0] == []
-    assert messages.refused_in(messages.answer(["a"], {"update": torch.zeros(1, 4)})) == {}
+    assert messages.answer_in(nobody, ["update"], MAX_BYTES).clients == []
+    willing = messages.answer(["a"], {"update": torch.zeros(1, 4)})
+    assert messages.answer_in(willing, ["update"], MAX_BYTES).refused == {}
 
 
 def test_rows_that_do_not_fit_their_clients_are_refused() -> None:

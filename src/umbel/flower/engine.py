@@ -214,20 +214,19 @@ class FlowerEngine:
         expected = promises(request)
         # Bytes of an honest answer, at most: a larger one is refused before its arrays are read.
         most = sum(8 * prod(promise.shape) for promise in expected.values()) * len(clients)
-        names, columns = messages.answer_in(reply.content, expected, most)
-        refused = messages.refused_in(reply.content)
-        named = [*names, *refused]
+        answer = messages.answer_in(reply.content, expected, most)
+        named = [*answer.clients, *answer.refused]
         number = {self.clients[client]: client for client in clients}
         # A node may not answer for another node's clients, nor twice for its own.
         strangers = [name for name in named if name not in number]
         if strangers or len(set(named)) != len(named):
             found = (strangers or named)[0]
             raise RefusedError(f"client {found!r} was not asked, or is in the answer twice")
-        for name, told in messages.facts_in(reply.content).items():
+        for name, told in answer.facts.items():
             self._compare(number[name], told)
         rows = [
-            (number[name], {column: values[n] for column, values in columns.items()})
-            for n, name in enumerate(names)
+            (number[name], {column: values[n] for column, values in answer.columns.items()})
+            for n, name in enumerate(answer.clients)
         ]
-        whys = {number[name]: why for name, why in refused.items()}
+        whys = {number[name]: why for name, why in answer.refused.items()}
         return rows, whys | {number[name]: LEFT_OUT for name in number.keys() - {*named}}

@@ -7,7 +7,7 @@ from functools import wraps
 from reprlib import Repr
 from typing import ParamSpec, TypeVar
 
-from umbel.checks import UsageError, is_plain
+from umbel.checks import UsageError, printable
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -54,7 +54,7 @@ def told(error: Exception, private: bool) -> str:
 
 def plain_beginning(text: str) -> str:
     """Return the beginning of a text from elsewhere, without characters that a terminal acts on."""
-    return "".join(c if is_plain(c) else " " for c in text[:LONGEST_REASON])
+    return printable(text[:LONGEST_REASON])
 
 
 def abbreviated(value: object) -> str:

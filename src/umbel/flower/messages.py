@@ -169,11 +169,21 @@ def raise_refusal(config: Mapping[str, Any]) -> None:
         raise kind(plain_beginning(text(config, "refused")))
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What a node answers for its clients."""
+
+    clients: list[str]
+    columns: dict[str, Tensor]  # (len(clients), ...)
+    refused: dict[str, str]  # why other clients refuse
+    facts: dict[str, str]  # what tells the examples of each client from others, if it is told
+
+    __repr__ = in_short
+
+
 @refusing
-def answer_in(
-    content: RecordDict, columns: Collection[str], max_bytes: int
-) -> tuple[list[str], dict[str, Tensor]]:
-    """Read names and columns (len(names), ...). Raises `RefusedError` for anything else."""
+def answer_in(content: RecordDict, columns: Collection[str], max_bytes: int) -> Answer:
+    """Read an answer with these columns. Raises `RefusedError` for anything else."""
     config = fields.config(content, "answer")
     raise_refusal(config)
     versioned(content, "answer")
@@ -182,31 +192,15 @@ def answer_in(
     for name, column in found.items():
         if column.dim() == 0 or len(column) != len(clients):
             raise RefusedError(f"{name}: {tuple(column.shape)} for {len(clients)} clients")
-    return clients, found
-
-
-@refusing
-def refused_in(content: RecordDict) -> dict[str, str]:
-    """Read the clients that refuse and their reasons; answers without refusals lack the record."""
-    config = fields.config(content, "answer")
-    if "refusing" not in config:
-        return {}
-    clients, reasons = texts(config, "refusing"), texts(config, "reasons")
-    if len(set(clients)) != len(clients) or len(reasons) != len(clients):
-        raise RefusedError(f"{len(clients)} clients refuse, but with {len(reasons)} reasons")
-    return dict(zip(clients, reasons, strict=True))
-
-
-@refusing
-def facts_in(content: RecordDict) -> dict[str, str]:
-    """Read the texts that change with each client's examples; {} if there are none."""
-    config = fields.config(content, "answer")
-    if "facts" not in config:
-        return {}
-    clients, facts = texts(config, "clients"), texts(config, "facts")
-    if len(clients) != len(facts):
+    unwilling = texts(config, "refusing") if "refusing" in config else []
+    reasons = texts(config, "reasons") if unwilling else []
+    if len(set(unwilling)) != len(unwilling) or len(reasons) != len(unwilling):
+        raise RefusedError(f"{len(unwilling)} clients refuse, but with {len(reasons)} reasons")
+    facts = texts(config, "facts") if "facts" in config else []
+    if len(facts) not in (0, len(clients)):
         raise RefusedError(f"{len(clients)} clients, but {len(facts)} facts")
-    return dict(zip(clients, facts, strict=True))
+    refused = dict(zip(unwilling, reasons, strict=True))
+    return Answer(clients, found, refused, dict(zip(clients, facts, strict=bool(facts))))
 
 
 def _names(table: Any) -> Iterable[str]:
