@@ -9,7 +9,7 @@ from textwrap import fill
 
 import click
 
-from umbel.checks import LONGEST_VALUE_CHARACTERS, UsageError, check, closest, command, nearest
+from umbel.checks import UsageError, closest, command, nearest
 from umbel.cli.catalogue import KINDS, comparisons, complete_kinds, entries, times
 from umbel.cli.options import form_options
 from umbel.cli.printing import RowFormat, print_rows
@@ -53,12 +53,6 @@ def list_(kind: str | None, pattern: str | None, form: RowFormat | None) -> None
         else:
             print_rows(Table.of(row for k in KINDS for row in _rows(k, entries(k))), form)
         return
-    check(
-        len(pattern or "") <= LONGEST_VALUE_CHARACTERS,
-        "pattern",
-        pattern,
-        f"of {LONGEST_VALUE_CHARACTERS} characters at most",
-    )
     if kind == SETTINGS:
         listed = settings_rows(pattern)
         print_rows(Table.of(listed), form) if form is not None else _print_settings(listed)

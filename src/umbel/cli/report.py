@@ -15,7 +15,6 @@ from umbel.cli.printing import say
 
 if TYPE_CHECKING:
     from umbel.export.models import Format
-    from umbel.result.run import Result
 
 COURSES = ("tensorboard", "mlflow")
 MODELS = ("onnx", "torch", "safetensors", "peft")
@@ -110,7 +109,7 @@ def export(
         if net is not None:
             announce([net], no_import)
         result = load(run, None if net is None else find_net(net))
-        allow_parts(result.experiment, _needed(result, client, net), no_import)
+        allow_parts(result.experiment, ["model"] if net is None else [], no_import)
         done = export_model(result, cast("Format", to), client=client, cluster=cluster, out=out)
         most = f"{done.largest_difference:.2g} at most, on {done.num_examples} random examples"
         compared = f"its outputs differ from the model's by {most}"
@@ -118,10 +117,3 @@ def export(
         say(f"{done.file}: {compared if done.num_examples else refused}")
         if done.encoding is not None:
             say(f"{done.encoding}: how its inputs are made")
-
-
-def _needed(result: Result, client: str | None, net: str | None) -> list[str]:
-    """The parts of the experiment that building a model takes."""
-    # Older folders do not say what clients use; the method does.
-    asks = client is not None and result.folder.models.made_for(0).clients_use is None
-    return [*(["model"] if net is None else []), *(["algorithm"] if asks else [])]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -15,7 +14,6 @@ from typing import Generic
 
 import click
 
-from umbel.checks import printable
 from umbel.cli.execute import OwnScreen
 from umbel.cli.jobs.job import Begun, Ended, JobFailed, JobMade, News, Said, Told, U, Unit, work
 from umbel.cli.jobs.server import CONTEXT, start
@@ -54,9 +52,6 @@ def ending_in_order() -> Iterator[None]:
 AGAIN = 3
 """Number of times that a unit is made again if its process was killed."""
 
-PAUSE = 0.5
-"""Seconds to wait for the system to remove the process that jobs are forked from."""
-
 GRACE = 10.0
 """Seconds that a job has to end when it is told to; after that it is killed."""
 
@@ -75,13 +70,13 @@ class Job:
     def __init__(self, threads: int) -> None:
         self.pipe, theirs = CONTEXT.Pipe()
         level = logging.getLogger("umbel").getEffectiveLevel()
-        for attempt in range(AGAIN + 1):
-            self.process = CONTEXT.Process(target=work, args=(theirs, threads, level))
-            try:
-                start(self.process)
-                break
-            except (EOFError, ConnectionError) as error:
-                _tell_of_no_start(attempt, error)
+        self.process = CONTEXT.Process(target=work, args=(theirs, threads, level))
+        try:
+            start(self.process)
+        except (EOFError, ConnectionError) as error:
+            why = f"the process that starts all jobs ended while it was loading ({type(error)})"
+            how = "--jobs 1 works without it, and fewer --jobs leave more memory for each"
+            raise click.ClickException(f"{why}; {how}; go on with: the same command") from None
         theirs.close()  # so that the pipe ends when the job does
 
     def give(self, unit: Unit) -> None:
@@ -190,7 +185,7 @@ class Desk(Generic[U]):
         if kills > AGAIN:
             why = f"the process that worked on it {job.end}; this has happened {kills} times"
             how = "fewer --jobs leave more memory for each; go on with: the same command"
-            raise click.ClickException(printable(f"{title}: {why}; {how}"))
+            raise click.ClickException(f"{title}: {why}; {how}")
         say(f"{title}: the process that worked on it {job.end}; another continues it", err=True)
         self.waiting.appendleft(replace(attempt, kills=kills))
         self.idle.append(Job(self.threads))
@@ -208,15 +203,3 @@ class Desk(Generic[U]):
                 job.process.kill()
             job.wait()
             job.pipe.close()
-
-
-def _tell_of_no_start(attempt: int, error: Exception) -> None:
-    """Print that the next attempt begins. Raises `ClickException` if no attempt is left."""
-    why = f"the process that starts all jobs ended while it was loading ({type(error).__name__})"
-    if attempt == AGAIN:
-        raise click.ClickException(
-            f"{why}, {attempt + 1} times so far; --jobs 1 works without it, and fewer --jobs leave "
-            "more memory for each; go on with: the same command"
-        ) from None
-    say(f"{why}; it is being started again", err=True)
-    time.sleep(PAUSE)
