@@ -136,7 +136,7 @@ def test_after_all_that_nothing_is_lost_or_counted_twice(
     kill_server_app(deployed)  # so that nobody writes there any more
     everyone = Folder(str(deployed.folder / "data" / "all"), num_classes=3)
     whole = replace(FAULTY, scenario=everyone).open(Sources.default())
-    made = checkpoint.made(run.file("checkpoint.safetensors"))
+    made = checkpoint.header(run.file("checkpoint.safetensors"))["made"]
     state, done = restore(run, whole.start(ROUNDS), made)
     records = run.records()
     assert state is not None

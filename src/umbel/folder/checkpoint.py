@@ -75,8 +75,7 @@ def save(
         "parts": digests,
     }
     write(file, tensors, header)
-    # Only now: until the rename, the old checkpoint needed its parts.
-    checkpoint_parts.remove_others(folder, digests.values(), goes_on=True)
+    checkpoint_parts.remove_others(folder, digests.values())
     return parts
 
 
@@ -171,19 +170,14 @@ def labels(file: Path) -> Tensor:
 
 def next_round(file: Path) -> int:
     """Read the number of the next round; 0 without a checkpoint. Raises `UsageError` as `load`."""
-    if not file.is_file():
-        return 0
-    with reading(file, UNREADABLE) as (_, header):
-        return int(header["next_round"])
+    return int(header(file)["next_round"]) if file.is_file() else 0
 
 
-def made(file: Path) -> Mapping[str, Any]:
-    """Read the origin of the run, empty if not known. Raises `UsageError` as `load`."""
-    with reading(file, UNREADABLE) as (_, header):
-        return dict(header.get("made", NOTHING))
+def header(file: Path) -> Mapping[str, Any]:
+    """What the file says beside its tensors. Raises `UsageError` as `load`.
 
-
-def written_with(file: Path) -> Mapping[str, str]:
-    """Read the versions that wrote it, empty if not known. Raises `UsageError` as `load`."""
-    with reading(file, UNREADABLE) as (_, header):
-        return dict(header.get("versions", NOTHING))
+    Of the origin of the run (`made`), and the `versions` with which it was written, either may be
+    empty: not known.
+    """
+    with reading(file, UNREADABLE) as (_, said):
+        return {"made": {}, "versions": {}, **said}

@@ -21,16 +21,11 @@ from umbel.checks import UsageError
 from umbel.client.constants import bits, written_out
 from umbel.engines.alignment import aligned
 from umbel.files.atomic import PARTIAL, remove_partial
-from umbel.folder.tensor_files import reading, write_over
+from umbel.folder.tensor_files import reading, write_plain
 from umbel.summary import in_short
 
 LARGE_BYTES = 2**20
 """Smallest tensor of a tuple that gets a file of its own, in bytes; for others it costs more."""
-
-SPARE = "spare.safetensors"
-"""The part that was replaced last. The next one is written over it, which takes half as long as to
-find memory for a new file and to free that of the old one.
-"""
 
 OURS = ("*.safetensors", PARTIAL)
 """File name patterns: parts, and partly written parts."""
@@ -92,37 +87,19 @@ def write(folder: Path, tensors: Mapping[str, Tensor], before: Parts) -> Parts:
             continue
         parts[name] = Part.of(tensor)
         folder.mkdir(exist_ok=True)
-        file = _file(folder, parts[name].digest)
-        write_over(file, folder / SPARE, "values", written_out(tensor))
+        write_plain(_file(folder, parts[name].digest), {"values": written_out(tensor)})
     return parts
 
 
-def remove_others(folder: Path, digests: Iterable[str], goes_on: bool = False) -> None:
-    """Remove files that are not, or no longer, part of the checkpoint.
-
-    If the run `goes_on`, one stays to be written over.
-    """
+def remove_others(folder: Path, digests: Iterable[str]) -> None:
+    """Remove files that are not, or no longer, part of the checkpoint."""
     needed = {_file(folder, digest) for digest in digests}
-    spare = folder / SPARE
-    wanted = goes_on and bool(needed) and not spare.is_dir()
     for file in [file for pattern in OURS for file in folder.glob(pattern)]:
-        if file in needed:
-            continue
-        # A link is removed, and never written over: its target may be another run's.
-        plain = file.is_file() and not file.is_symlink()
-        if wanted and plain and file.suffix == spare.suffix:
-            file.replace(spare)
-        else:
+        if file not in needed:
             remove_partial(file)
     if not needed and folder.is_dir():
         with suppress(OSError):  # other programs' files stay
             folder.rmdir()
-
-
-def remove_spare(folder: Path) -> None:
-    """Remove the file that the next part would have been written over."""
-    if not (spare := folder / SPARE).is_dir():
-        spare.unlink(missing_ok=True)
 
 
 def read(folder: Path, digests: Mapping[str, str], otherwise: str) -> dict[str, Tensor]:

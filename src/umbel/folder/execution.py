@@ -318,7 +318,7 @@ def restore(folder: RunFolder, template: State, made: Origin) -> tuple[State | N
     if state is not None:
         file = folder.file("checkpoint.safetensors")
         checkpoint.tidy(file)
-        _warn_of_other_versions(checkpoint.written_with(file), next_round)
+        _warn_of_other_versions(checkpoint.header(file)["versions"], next_round)
     folder.lines.write(folder.lines.read()[:next_round])
     folder.evidence.cut(next_round)
     return state, next_round
@@ -334,7 +334,7 @@ def restorable(folder: RunFolder, template: State, made: Origin) -> tuple[State 
     state: State | None = None
     next_round = 0
     if file.is_file():
-        check_origin(file, checkpoint.made(file), made)
+        check_origin(file, checkpoint.header(file)["made"], made)
         state, next_round = checkpoint.load(file, template)
         check_sizes(file, state, template)
     there = len(folder.lines.read())

@@ -19,7 +19,7 @@ from umbel.experiment.places import NOTE, look_in, whole
 from umbel.files.atomic import write_text
 from umbel.files.reading import EXPERIMENT, check_no_link, read_bytes, read_text
 from umbel.files.seals import BLANK, BROKEN, KEY, intact, json_text, json_value, sealed
-from umbel.folder import checkpoint, checkpoint_parts, encoding_file
+from umbel.folder import checkpoint, encoding_file
 from umbel.folder.checkpoint_parts import NO_PARTS, Parts
 from umbel.folder.clients_file import Client, read_rows, with_facts, write_facts
 from umbel.folder.evidence_folder import EvidenceFolder
@@ -92,7 +92,7 @@ class ExperimentFile:
     def check_rounds(self, said: int, done: int) -> None:
         """Raise `UsageError` if the file says another number of rounds than the run has done."""
         file = self.file.with_name("checkpoint.safetensors")
-        if said != done and file.is_file() and checkpoint.next_round(file) == done:
+        if said != done and checkpoint.next_round(file) == done:
             how = f"write {done} again; for more rounds, then run {self._with_rounds}"
             raise UsageError(
                 f"{self.file}: rounds: {said}, but the run finished after {done}; {how}"
@@ -115,7 +115,7 @@ class ExperimentFile:
         """The settings that differ from those in the last checkpoint, if it has any."""
         file = self.file.with_name("checkpoint.safetensors")
         try:
-            was = checkpoint.made(file) if file.is_file() else {}
+            was = checkpoint.header(file)["made"] if file.is_file() else {}
             now = toml_file.plain(toml_file.read(self.file, looking=True))
             changes = list(experiment_changes(was, now)) if was else []
         except BROKEN:  # damage is reported when that file is read
@@ -340,7 +340,6 @@ class RunFolder:
 
     def finish(self, run: Rounds, scores: ClientScores) -> None:
         """Write models and files about clients: all but the file that marks the run as finished."""
-        checkpoint_parts.remove_spare(checkpoint_parts.place(self.file("checkpoint.safetensors")))
         self.models.write(run, scores)
         said = {RUN: identity(self.path)}
         encoding_file.write(self.file(encoding_file.FILE), run.divided.encoding, said)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +15,6 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from umbel.checks import UsageError, check_memory
-from umbel.client.constants import bits
 from umbel.engines.alignment import aligned
 from umbel.files.atomic import replacing
 from umbel.files.reading import check_file
@@ -52,35 +50,6 @@ def write_plain(
     """Write a file as `write` does, without a seal; without a header if `said` is empty."""
     with replacing(file) as beside:
         _save(beside, tensors, dict(said))
-
-
-def write_over(file: Path, outdated: Path, name: str, values: Tensor) -> None:
-    """Write one tensor without a seal, over an outdated file if that has the same form."""
-    with replacing(file) as beside:
-        # Pages of the old file are in memory: writing over them is twice as fast as a new file.
-        if _has_form(outdated, name, values):
-            outdated.replace(beside)
-            with beside.open("r+b") as opened:
-                # safetensors puts the values last, after a header that is the same for the same
-                # form.
-                opened.seek(-values.nbytes, os.SEEK_END)
-                opened.write(bits(values).numpy().data)
-        else:
-            _save(beside, {name: values}, {})
-
-
-def _has_form(file: Path, name: str, values: Tensor) -> bool:
-    """Return True for a file that differs from the tensor's in values alone, and may be changed.
-
-    It must not be or have a link, as where a folder was copied by links.
-    """
-    try:
-        with safe_open(file, framework="pt") as opened:
-            ours = not file.is_symlink() and file.stat().st_nlink == 1 and os.access(file, os.W_OK)
-            there = opened.get_tensor(name) if ours and list(opened.keys()) == [name] else None
-    except DAMAGED:
-        return False
-    return there is not None and (there.dtype, there.shape) == (values.dtype, values.shape)
 
 
 def _save(file: Path, tensors: Mapping[str, Tensor], said: dict[str, str]) -> None:

@@ -268,7 +268,7 @@ def _check_own(result: SavedRun, clients: Federation) -> None:
         return
     apart = experiment.personal
     divided = clients if apart is None else apart.set_apart(clients, experiment.seed)
-    check_origin(file, checkpoint.made(file), origin(experiment, divided, result.net))
+    check_origin(file, checkpoint.header(file)["made"], origin(experiment, divided, result.net))
 
 
 def _described(result: SavedRun, run: Rounds) -> Descriptions:
