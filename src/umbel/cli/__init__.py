@@ -24,10 +24,6 @@ BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 LONGEST_ERROR_CHARACTERS = 1_000
 """Largest number of characters of an error message."""
 
-CLUSTERS = CommandPlace(
-    "umbel.cli.show", "estimate_clusters", "Estimate how many clusters there are."
-)
-
 COMMANDS = {
     "list": CommandPlace("umbel.cli.listing", "list_", "List what there is, by kind."),
     "run": CommandPlace("umbel.cli.run", "run", "Run one experiment."),
@@ -37,8 +33,9 @@ COMMANDS = {
     "advise": CommandPlace("umbel.cli.advise", "advise", "Say whether to cluster at all, and how."),
     "show": CommandPlace("umbel.cli.show", "show", "Show the results of a run or a comparison."),
     "assign": CommandPlace("umbel.cli.show", "assign", "Give newcomers their cluster."),
-    "estimate-clusters": CLUSTERS,
-    "clusters": CommandPlace(CLUSTERS.module, CLUSTERS.attribute, CLUSTERS.help, hidden=True),
+    "estimate-clusters": CommandPlace(
+        "umbel.cli.show", "estimate_clusters", "Estimate how many clusters there are."
+    ),
     "report": CommandPlace("umbel.cli.report", "report", "Write a page about runs, for a browser."),
     "export": CommandPlace("umbel.cli.report", "export", "Take a run to another tool."),
     "reproduce": CommandPlace(

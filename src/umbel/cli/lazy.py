@@ -22,7 +22,6 @@ class CommandPlace:
     module: str
     attribute: str
     help: str
-    hidden: bool = False  # an older name, which works as before
 
 
 class LazyGroup(click.Group):
@@ -33,7 +32,7 @@ class LazyGroup(click.Group):
         self.places = places
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return [name for name, place in self.places.items() if not place.hidden]
+        return [*self.places]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         place = self.places.get(cmd_name)
