@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from umbel.checks import InUseError, UsageError, check, naming, nearest
+from umbel.checks import InUseError, UsageError, check, naming
 from umbel.cli.execute import (
     OwnScreen,
     Screen,
@@ -27,10 +27,10 @@ from umbel.cli.jobs.pool import make_in_jobs
 from umbel.cli.printing import say
 from umbel.data.sources import Sources
 from umbel.experiment.differences import WORKERS, check_same, settings_of
-from umbel.experiment.errors import TableError
 from umbel.experiment.experiment import ExperimentSettings
-from umbel.experiment.layers import load_table, merged, parse_setting, path_of, strangers_in
+from umbel.experiment.layers import load_table, parse_setting, path_of, strangers_in
 from umbel.experiment.library import experiments_in
+from umbel.experiment.setting_paths import path_of_setting
 from umbel.experiment.sweep import OF_CONTROL, Sweep, parts_of, sweep, values_of
 from umbel.experiment.toml_file import plain, structured
 from umbel.files.atomic import writing_to
@@ -55,9 +55,9 @@ def sweeps_in(source: Path, settings: Sequence[str]) -> list[ExperimentSettings]
     sweeps = [sweep(file, settings) for file in files]
     nowhere = set.intersection(*(set(each.lacking) for each in sweeps))
     for path in sorted(nowhere):
-        raise UsageError(
-            f"--set {path}: unknown key: no experiment of {source.name} has it{_hint(path, sweeps)}"
-        )
+        meant = path_of_setting(path)
+        hint = f"; did you mean {meant}?" if meant else ""
+        raise UsageError(f"--set {path}: unknown key: no experiment of {source.name} has it{hint}")
     _check_names(files, sweeps)
     for each in sweeps:
         for path in each.lacking:
@@ -75,24 +75,6 @@ def _check_names(files: Sequence[Path], sweeps: Sequence[Sweep]) -> None:
             both = f"{first.name} and {file.name} have it"
             expected = f"unique: {both}; give each experiment a name of its own"
             check(first is file, "name", experiment.name, expected)
-
-
-def _hint(path: str, sweeps: Sequence[Sweep]) -> str:
-    """The known key that is most similar, if any is."""
-    known = (name for each in sweeps for name in _meant(path, each.experiments[0]) if name)
-    hint = nearest(path.rpartition(".")[-1], dict.fromkeys(known), " ").strip()
-    return f"; {hint}" if hint else ""
-
-
-def _meant(path: str, experiment: ExperimentSettings) -> list[str | None]:
-    """The key that an experiment suggests in place of this one, if any."""
-    try:
-        structured(merged(plain(experiment), parse_setting(f"{path}=0")), ExperimentSettings)
-    except TableError as error:
-        return [each.closest for each in error.problems if each.unknown == path]
-    except UsageError:
-        pass
-    return []
 
 
 def strangers_named(source: Path, settings: Sequence[str]) -> Iterator[str]:
@@ -284,16 +266,7 @@ def _make(groups: Sequence[Seeds], screen: OwnScreen, jobs: int) -> tuple[list[S
     else:
         for group in groups:
             left = left.beside(_here(group, screen))
-    together: list[Seeds] = []  # the seeds of an experiment, as they were
-    for busy in left.busy:
-        # Controls of one name differ in the sizes of their clusters from seed to seed.
-        same = next((n for n, each in enumerate(together) if each.table == busy.table), None)
-        if same is None:
-            together.append(busy)
-        else:
-            seeds = sorted({*together[same].seeds, *busy.seeds})
-            together[same] = replace(together[same], seeds=tuple(seeds))
-    return together, [*left.failed]
+    return [*left.busy], [*left.failed]
 
 
 def _here(group: Seeds, screen: OwnScreen) -> JobMade[Seeds]:
