@@ -32,32 +32,22 @@ def described(run: Rounds, name: str, rounds: int, checkpoint_every: int) -> Exp
     for part in ("algorithm", "engine", "limits", "faults", "privacy", "personal"):
         if part != "engine" or not own_engine:
             _check_storable(part, getattr(run, part))
-    if (experiment := _opened_from(run)) is not None:
-        return replace(
-            experiment,
-            algorithm=run.algorithm,
-            name=name,
-            rounds=rounds,
-            participation=run.participation,
-            evaluate_every=run.evaluate_every,
-            checkpoint_every=checkpoint_every,
-            limits=run.limits,
-            faults=run.faults,
-            privacy=run.privacy,
-            metrics=run.metrics or None,
-            personal=run.personal,
-        )
-    return ExperimentSettings(
+    made = _opened_from(run) or ExperimentSettings(
         own_data(run.divided, type_name(type(run.engine)) if own_engine else ""),
         own_module(run.net, run.divided),
         run.algorithm,
-        name=name,
         seed=run.seed,
+        engine=run.engine if isinstance(run.engine, EngineSettings) else EngineSettings(),
+        privacy=run.privacy,
+    )
+    return replace(
+        made,
+        algorithm=run.algorithm,
+        name=name,
         rounds=rounds,
         participation=run.participation,
         evaluate_every=run.evaluate_every,
         checkpoint_every=checkpoint_every,
-        engine=run.engine if isinstance(run.engine, EngineSettings) else EngineSettings(),
         limits=run.limits,
         faults=run.faults,
         privacy=run.privacy,
