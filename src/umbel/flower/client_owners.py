@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from flwr.proto.node_pb2 import NodeInfo
 
@@ -31,6 +31,8 @@ def identity(node: int, public_key: bytes) -> str:
     """A name for the public key of a node, or for one without a key its number."""
     return f"key {hashlib.sha256(public_key).hexdigest()}" if public_key else f"node {node}"
 
+
+Notes = Literal["refused", "names", "versions"]
 
 FIELDS, OPTIONAL = ("clients", "refused", "names", "versions"), ("names", "versions")
 """Fields of the file; those of `OPTIONAL` only if they are not empty."""
@@ -101,39 +103,25 @@ class Owners:
                 taken.append(client)
         return taken
 
-    def call(self, who: str, name: str) -> None:
-        """Note the name that a node gives itself."""
-        if self._has_room("names", who):
-            self.names[who] = name
+    def note(self, what: Notes, who: str, said: str) -> bool:
+        """Note why a node was refused, what it calls itself, or its versions.
 
-    def install(self, who: str, versions: str) -> bool:
-        """Note which versions a node has; False if they were noted already, as in `refuse`."""
-        if self.versions.get(who) == versions or not self._has_room("versions", who):
-            return False
-        self.versions[who] = versions
-        return True
-
-    def refuse(self, who: str, why: str) -> bool:
-        """Note why a node was refused.
-
-        Returns False if the same reason was noted already, or if too many connected nodes are
-        refused to note one more: the log would repeat at each look what is not noted.
+        Returns False if the same was noted already, or if too many connected nodes are noted to
+        note one more: the log would repeat at each look what is not noted.
         """
-        if self.refused.get(who) == why or not self._has_room("refused", who):
+        noted: dict[str, str] = getattr(self, what)
+        if noted.get(who) == said:
             return False
-        self.refused[who] = why
-        return True
-
-    def _has_room(self, notes: str, who: str) -> bool:
-        """Return True if a node can be noted; if there are too many, drop absent ones."""
-        noted: dict[str, str] = getattr(self, notes)
         # Looked through once a look: many nodes may ask for room.
-        if who not in noted and len(noted) >= MOST_NOTED and notes not in self.full:
+        if who not in noted and len(noted) >= MOST_NOTED and what not in self.full:
             for each in noted.keys() - self.known:
                 del noted[each]
             if len(noted) >= MOST_NOTED:
-                self.full.add(notes)
-        return who in noted or len(noted) < MOST_NOTED
+                self.full.add(what)
+        if who not in noted and len(noted) >= MOST_NOTED:
+            return False
+        noted[who] = said
+        return True
 
 
 def _noted(table: Mapping[str, Any]) -> Iterator[dict[str, str]]:

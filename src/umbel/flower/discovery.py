@@ -252,7 +252,7 @@ class Meeting:
                 raise RefusedError(str(reply.error))
             if name := name_in(reply.content):
                 self.called[node] = name
-                self.owners.call(_who(node, online), name)
+                self.owners.note("names", _who(node, online), name)
             self._note_versions(node, online, versions_in(reply.content))
             # From here on, each check may raise: the node is left out, and the others go on.
             site = site_in(reply.content)
@@ -290,14 +290,14 @@ class Meeting:
         """Note the releases at a node, and log if its umbel is not that of the server."""
         told = ", ".join(f"{name} {version}" for name, version in versions.items())
         unlike = differing(versions)
-        if self.owners.install(_who(node, online), told) and unlike:
+        if self.owners.note("versions", _who(node, online), told) and unlike:
             log.warning("%s has %s: %s", self.named(node), unlike, ONE_RELEASE)
 
     def _leave_out(self, node: int, online: Mapping[int, str], why: str) -> None:
         self.sites.pop(node, None)
         self.precedence.forget(node)
         again = "; it will be asked again" if node in self.failing else ""
-        if self.owners.refuse(_who(node, online), f"left out: {why}"):
+        if self.owners.note("refused", _who(node, online), f"left out: {why}"):
             log.warning("%s is left out: %s%s", self.named(node), why, again)
             self.owners.write()
         self.left_out.add(node)
@@ -386,7 +386,7 @@ class Meeting:
         for node, who in online.items():
             if node in taken:
                 why = named_clients(taken[node]) + CLAIMED
-                if self.owners.refuse(who, why):
+                if self.owners.note("refused", who, why):
                     log.warning("%s: %s", self.named(node), why)
             elif node not in self.left_out and self.owners.refused.get(who, "").endswith(CLAIMED):
                 del self.owners.refused[who]  # the names are its own by now

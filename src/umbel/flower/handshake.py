@@ -86,23 +86,18 @@ def introduce(site: Site) -> RecordDict:
         "num_outputs": form.num_outputs,
         "model": form.model,
     }
-    # Fields without a value are left out: a record holds numbers and texts, and no None.
-    if form.frozen:
-        config["frozen"] = form.frozen
-    if site.inputs:
-        config["inputs"] = site.inputs
-    if site.largest_input is not None:
-        config["largest_input"] = min(site.largest_input, MAX_WHOLE)
-    if site.written is not None:
-        config["written"] = site.written.plain
-    if site.facts:
-        config["facts"] = list(site.facts)
-    if form.num_classes is not None:
-        config["num_classes"] = form.num_classes
-    if site.groups is not None:
-        config["groups"] = list(site.groups)
-    if site.validation is not None:
-        config["validation"] = list(site.validation)
+    largest = site.largest_input
+    optional = {
+        "frozen": form.frozen or None,
+        "inputs": site.inputs or None,
+        "largest_input": None if largest is None else min(largest, MAX_WHOLE),
+        "written": None if site.written is None else site.written.plain,
+        "facts": list(site.facts) or None,
+        "num_classes": form.num_classes,
+        "groups": None if site.groups is None else list(site.groups),
+        "validation": None if site.validation is None else list(site.validation),
+    }
+    config |= {name: value for name, value in optional.items() if value is not None}
     return RecordDict({"site": ConfigRecord(config)})
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from math import prod
 from types import FrameType
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 from umbel.checks import UsageError, check, shown
 from umbel.data.federation import Federation
@@ -43,6 +43,20 @@ def truth_in(config: Mapping[str, object], name: str, default: bool) -> bool:
     said = str(value).lower()
     check(said in ("true", "false"), name, value, "true or false")
     return said == "true"
+
+
+def settings_in(config: Mapping[str, object], kind: type[Settings]) -> dict[str, Any]:
+    """Return the settings of a dataclass, in which `time_limit` is the configured `time-limit`."""
+    found: dict[str, Any] = {}
+    for each in fields(cast("Any", kind)):
+        name, default = each.name.replace("_", "-"), each.default
+        if isinstance(default, bool):
+            found[each.name] = truth_in(config, name, default)
+        elif isinstance(default, str):
+            found[each.name] = str(config.get(name, default))
+        else:
+            found[each.name] = number_in(config, name, type(default), default)
+    return found
 
 
 OF_ENGINES = {
@@ -98,14 +112,7 @@ class NodeLimits(Settings):
     @classmethod
     def of(cls, config: Mapping[str, object]) -> NodeLimits:
         """Read limits from the settings of a node. Raises `UsageError` for anything but numbers."""
-        return cls(
-            **{
-                limit.name: number_in(
-                    config, limit.name.replace("_", "-"), type(limit.default), limit.default
-                )
-                for limit in fields(cls)
-            }
-        )
+        return cls(**settings_in(config, cls))
 
     def check(self, request: Request, federation: Federation, exact: bool = True) -> None:
         """Raise `RefusedError` for a request that would take too much.

@@ -41,7 +41,10 @@ def write_app(
     expected = "a name for the app: an installed package or a module of Python has this one"
     check(not _is_taken(package), "folder", name, expected)
     check_names([*code], package)
-    texts = {**dict(_texts(name, package, experiment)), **_copies(code)}
+    texts = {
+        **dict(_texts(name, package, experiment)),
+        **{at: read_text(file) for at, file in code.items()},
+    }
     written: list[Path] = []
     try:
         for file, text in texts.items():
@@ -66,10 +69,6 @@ def _is_taken(package: str) -> bool:
     found = find_spec(package)
     origin = None if found is None else found.origin
     return origin is not None and bool({"site-packages", "dist-packages"} & {*Path(origin).parts})
-
-
-def _copies(code: Mapping[str, Path]) -> dict[str, str]:
-    return {name: read_text(file) for name, file in code.items()}
 
 
 def _texts(name: str, package: str, experiment: str | None) -> Iterator[tuple[str, str]]:

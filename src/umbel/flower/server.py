@@ -24,7 +24,7 @@ from umbel.flower.client_owners import Owners
 from umbel.flower.discovery import Meeting
 from umbel.flower.engine import FlowerEngine
 from umbel.flower.expected_form import Expectation
-from umbel.flower.limits import number_in, truth_in
+from umbel.flower.limits import settings_in
 from umbel.flower.registry import Roll
 from umbel.flower.scaffold import sent_with
 from umbel.folder.execution import Plan, records_of
@@ -122,16 +122,7 @@ class Settings(CheckedSettings):
 
         Raises `UsageError` for a setting of a wrong type or out of range.
         """
-        return cls(
-            number_in(config, "clients", int, cls.clients),
-            number_in(config, "patience", float, cls.patience),
-            number_in(config, "time-limit", float, cls.time_limit),
-            str(config.get("runs-dir", cls.runs_dir)),
-            number_in(config, "release-after", float, cls.release_after),
-            str(config.get("input-shape", cls.input_shape)),
-            number_in(config, "outputs", int, cls.outputs),
-            truth_in(config, "describe", cls.describe),
-        )
+        return cls(**settings_in(config, cls))
 
     def expectation(self, experiment: ExperimentSettings, begun: bool = False) -> Expectation:
         """The form that sites are expected to have; `begun` says whether the run has begun."""
