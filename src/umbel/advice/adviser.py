@@ -11,8 +11,8 @@ from umbel.advice.facts import facts
 from umbel.advice.gain_per_client import fates, tested
 from umbel.advice.losses import judges, with_examples
 from umbel.advice.race import RACE, Allowance, contenders, fine_tuned, learning_rate, race
-from umbel.advice.structure import Structure, structure
-from umbel.advice.trial import Clock, Standing, Track
+from umbel.advice.structure import structure
+from umbel.advice.trial import Track
 from umbel.advice.verdict import decide
 from umbel.algorithms import FedAvg, FixedClusters, LocalOnly
 from umbel.algorithms.base import Algorithm, State
@@ -89,49 +89,25 @@ def advise(
     if local is None:
         progress("choosing a learning rate")
         local = replace(LOCAL, lr=learning_rate(track, LOCAL))
-    standings = _trained(track, found, local, allowance, over, progress)
-    progress("opening the test")
-    return _answer(track, federation, found, standings, local)
-
-
-def _answer(
-    track: Track,
-    federation: Federation,
-    found: Structure,
-    standings: tuple[Standing, ...],
-    local: LocalTraining,
-) -> Advice:
-    """Return the answer of the race, and its effect on each client and on test examples."""
-    verdict = decide(standings, found)
-    return Advice(
-        names=federation.names,
-        facts=facts(federation, track.seed),
-        structure=found,
-        standings=standings,
-        verdict=verdict,
-        fates=fates(track.net, track.federation, verdict),
-        test=tested(track.net, federation, verdict),
-        local=local,
-        seed=track.seed,
-    )
-
-
-def _trained(
-    track: Track,
-    found: Structure,
-    local: LocalTraining,
-    allowance: Allowance,
-    over: Clock,
-    progress: Callable[[str], None],
-) -> tuple[Standing, ...]:
-    """All ways after their training, then the best ones after fine-tuning."""
-    net, trial = track.net, track.federation
     standings = race(track, contenders(found, local), local, allowance, progress)
     standings = with_examples(net, trial, standings)
     progress("fine-tuning")
     tuning = replace(track, out_of_time=over)
     tuned = () if over() else tuple(fine_tuned(tuning, standings, found, local, allowance))
-    return (*standings, *with_examples(net, trial, tuned))
+    standings = (*standings, *with_examples(net, trial, tuned))
+    progress("opening the test")
+    verdict = decide(standings, found)
+    return Advice(
+        names=federation.names,
+        facts=facts(federation, seed),
+        structure=found,
+        standings=standings,
+        verdict=verdict,
+        fates=fates(net, trial, verdict),
+        test=tested(net, federation, verdict),
+        local=local,
+        seed=seed,
+    )
 
 
 def for_selection(federation: Federation, seed: int) -> Federation:

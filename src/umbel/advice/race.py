@@ -162,7 +162,7 @@ def race(
 
 def _advanced(track: Track, standing: Standing, goal: int) -> Standing:
     """The standing after more rounds; if the time is up, no way but one model is begun."""
-    if _done(standing):
+    if standing.stopped or standing.settled:
         return standing
     if not standing.course and standing.contender.kind != "one" and track.out_of_time():
         return replace(standing, stopped=TIME_UP)
@@ -244,10 +244,6 @@ def _goals(rounds: int) -> Iterator[int]:
         yield goal
         goal *= 2
     yield rounds
-
-
-def _done(standing: Standing) -> bool:
-    return bool(standing.stopped) or standing.settled
 
 
 def _without_losers(standings: Sequence[Standing]) -> list[Standing]:

@@ -64,7 +64,8 @@ def decide(standings: Sequence[Standing], structure: Structure) -> Verdict:
     better = [each for each in field if each is one or is_worth_it(each, one)]
     lowest = min(better, key=lambda each: each.mean)
     alike = [each for each in better if each.mean <= lowest.mean + ALIKE * abs(lowest.mean)]
-    chosen = min(alike, key=_effort)
+    efforts = [SIMPLEST.get((s.contender.kind, s.contender.tuned), len(SIMPLEST)) for s in alike]
+    chosen = alike[efforts.index(min(efforts))]
     shown = chosen if chosen.contender.kind == "clusters" else clustered
     grouped = chosen.contender.kind == "clusters" or (
         chosen is not one and clustered is not None and ahead(clustered, one)
@@ -162,7 +163,3 @@ def _numbered(clusters: Ints) -> Ints:
     """Return the clusters without gaps in their numbers, which empty ones leave."""
     found: Ints = np.unique(clusters, return_inverse=True)[1].astype(np.int64)
     return found
-
-
-def _effort(standing: Standing) -> int:
-    return SIMPLEST.get((standing.contender.kind, standing.contender.tuned), len(SIMPLEST))

@@ -66,6 +66,7 @@ def show(
 
     With --json or --csv every run counts, finished or not, in RUN and in folders in it.
     """
+    from umbel.folder.run_folder import RunFolder
     from umbel.result.outcomes import chosen
     from umbel.result.run import Result
     from umbel.result.tables import results_of, run_folders
@@ -79,7 +80,7 @@ def show(
         runs = chosen(list(map(Result, run_folders(run))), only, without)
         say_lines(sheet(by_method([each for each in runs if each.records])).latex)
     elif config:
-        say_lines(_settings(run))
+        say_lines(RunFolder.open(run).toml)
     elif form is not None:
         runs = chosen(list(map(Result, run_folders(run))), only, without)
         folders = [each.folder for each in runs]
@@ -112,13 +113,6 @@ def _check_together(
         raise UsageError(f"--rows {kind}: leave it out with --at and --reach, which print rounds")
 
 
-def _settings(run: Path) -> str:
-    """The file that says what is run, as it is."""
-    from umbel.folder.run_folder import RunFolder
-
-    return RunFolder.open(run).toml
-
-
 def _print_results(
     run: Path,
     at: str | None,
@@ -128,6 +122,8 @@ def _print_results(
     without: Sequence[str],
 ) -> None:
     """One run in detail, a table of several, or advice."""
+    from umbel.advice.advice_folder import read_summary
+    from umbel.cli.advise import print_advice
     from umbel.cli.show_by_round import goal_of, rounds_of
     from umbel.folder.how_to_continue import holds_advice
     from umbel.folder.run_folder import RunFolder, runs_in
@@ -146,7 +142,7 @@ def _print_results(
             what = "advice" if advised else "a single run"
             raise UsageError(f"--judge: compares methods, and {run} is {what}")
         if advised:
-            _print_advice(run)
+            print_advice(read_summary(run))
             return
         if at is None and reach is None:
             print_run(folder)
@@ -168,13 +164,6 @@ def _print_results(
     left = [folder.path.name for folder in folders if not folder.finished]
     if left:
         say(f"not finished: {few(left)}; `{command('show', run)} --csv` has rows for them, too")
-
-
-def _print_advice(folder: Path) -> None:
-    from umbel.advice.advice_folder import read_summary
-    from umbel.cli.advise import print_advice
-
-    print_advice(read_summary(folder))
 
 
 @click.command()

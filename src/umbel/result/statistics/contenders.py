@@ -34,7 +34,15 @@ def contenders(runs: Sequence[Result], measure: Measure) -> list[ComparedMethod]
         kinds = {baseline_of(run.experiment) for run in seeded}
         quality = mean([measure.of_record(run.so_far) for run in seeded])
         data = {run.experiment.seed: Data.of(run) for run in seeded}
-        scores = {run.experiment.seed: _scores(run, measure) for run in seeded if run.finished}
+        scores = {
+            run.experiment.seed: {
+                client.name: value
+                for client in run.clients
+                if (value := measure.of_client(client)) is not None
+            }
+            for run in seeded
+            if run.finished
+        }
         methods.append(
             ComparedMethod(
                 name=name,
@@ -44,7 +52,9 @@ def contenders(runs: Sequence[Result], measure: Measure) -> list[ComparedMethod]
                 scores=scores,
             )
         )
-    return sorted(methods, key=lambda method: _rank(method.quality, measure))
+    sign = -1 if measure.lower else 1
+    # What is not known comes first.
+    return sorted(methods, key=lambda m: (isfinite(m.quality), rounded(sign * m.quality)))
 
 
 def gains(one: ComparedMethod, other: ComparedMethod, measure: Measure) -> list[Gain]:
@@ -62,13 +72,3 @@ def gains(one: ComparedMethod, other: ComparedMethod, measure: Measure) -> list[
                 value = 0.0 if abs(gain) <= SAME * max(usual, abs(now)) else gain
                 gained.append(Gain(client=client, seed=seed, value=value, now=now, before=before))
     return gained
-
-
-def _rank(quality: float, measure: Measure) -> tuple[bool, float]:
-    """Order values; unknown ones come first."""
-    return isfinite(quality), rounded(-quality if measure.lower else quality)
-
-
-def _scores(run: Result, measure: Measure) -> dict[str, float]:
-    known = ((client.name, measure.of_client(client)) for client in run.clients)
-    return {name: value for name, value in known if value is not None}
