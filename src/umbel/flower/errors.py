@@ -54,7 +54,7 @@ def told(error: Exception, private: bool) -> str:
 
 def plain_beginning(text: str) -> str:
     """Return the beginning of a text from elsewhere, without characters that a terminal acts on."""
-    return printable(text[:LONGEST_REASON])
+    return printable(text[:LONGEST_REASON])[:LONGEST_REASON]
 
 
 def abbreviated(value: object) -> str:
