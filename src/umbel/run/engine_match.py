@@ -19,7 +19,6 @@ from umbel.engines.sequential import Sequential
 from umbel.engines.storage import Storage
 from umbel.engines.vectorised import Vectorised
 from umbel.run.digests import constants_print, near, structure
-from umbel.run.objective_digests import objective_prints, other_functions
 from umbel.summary import counted
 
 ROWS = 4096
@@ -29,14 +28,14 @@ ROWS = 4096
 def check_holds(engine: Sequential | Vectorised, net: Net, federation: Federation) -> None:
     """Raise `UsageError` unless an engine was made for this network and these clients."""
     there = engine.given if isinstance(engine, Sequential) else engine.net
-    said = chain(_other_network(there, net, federation), _other_clients(engine.storage, federation))
+    said = chain(_other_network(there, net), _other_clients(engine.storage, federation))
     for difference in said:
         name = type(engine).__name__
         how = f"write {name}(net, federation) with the net and federation of the run"
         raise UsageError(f"engine: {difference}; {how}")
 
 
-def _other_network(there: Net, here: Net, federation: Federation) -> Iterator[str]:
+def _other_network(there: Net, here: Net) -> Iterator[str]:
     """Yield a sentence for each difference between the networks of an engine and of its run."""
     entries = zip_longest(*(each.layout.weights + each.layout.rest for each in (there, here)))
     for one, other in entries:
@@ -44,8 +43,10 @@ def _other_network(there: Net, here: Net, federation: Federation) -> Iterator[st
             yield f"its network has {_tensor(one)}, but that of the run has {_tensor(other)}"
     if there.dtype != here.dtype:
         yield f"its network is of {there.dtype}, but that of the run is of {here.dtype}"
-    if there.objective != here.objective:
-        yield from _other_objective(there, here, federation)
+    # Objectives of the user's own may be equal although they were created for each network.
+    known = OBJECTIVES.values()
+    if there.objective != here.objective and (there.objective in known or here.objective in known):
+        yield "its network has another objective than that of the run"
     if there.build is not here.build:
         # Two calls of one builder are trusted; other builders are compared by what they have built.
         if structure(there.modules.training) != structure(here.modules.training):
@@ -55,20 +56,6 @@ def _other_network(there: Net, here: Net, federation: Federation) -> Iterator[st
         prints = [constants_print(each, each.modules.training) for each in (there, here)]
         if not near(prints[0], prints[1]):
             yield "the constants of its network differ from those of the run"
-
-
-def _other_objective(there: Net, here: Net, federation: Federation) -> Iterator[str]:
-    """Yield the differences between two objectives that are not the same object."""
-    said = "its network has another objective than that of the run"
-    known = OBJECTIVES.values()
-    if there.objective in known or here.objective in known:
-        yield said
-        return
-    # The user's own functions may be equal although they were created again for each network. Both
-    # are computed by the run's network, as that of an engine may be on another device.
-    one, other = (objective_prints(here, federation, each.objective) for each in (there, here))
-    for difference in other_functions(one, other, here):
-        yield f"{said}: {difference}"
 
 
 def _other_clients(there: Storage, here: Federation) -> Iterator[str]:

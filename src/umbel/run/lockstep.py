@@ -10,18 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from umbel.checks import QuorumError
 from umbel.client.objectives import BINARY
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, Vectorised, make_engine
 from umbel.engines.vectorised import SMALL_MODEL
-from umbel.flow import Engine, Replies, Request, Steps
+from umbel.flow import Replies, Request, Steps
 from umbel.run.joined_requests import kind_of, merged, padded, trains
 from umbel.run.rounds import Rounds
 
@@ -32,12 +31,6 @@ LARGEST_FEDERATION = 2**25
 
 Several federations, and a copy of them all, are in memory at once.
 """
-
-
-class BatchingEngine(Engine, Protocol):
-    """An engine that computes chunks of clients together."""
-
-    def chunks(self, request: Request) -> Iterator[Tensor]: ...
 
 
 def as_one(errors: Sequence[QuorumError]) -> QuorumError:
@@ -147,7 +140,7 @@ def joined(federations: Sequence[Federation]) -> Federation:
 class Lockstep:
     """Drives runs, and answers their requests together."""
 
-    engine: BatchingEngine  # of the clients of all runs
+    engine: Vectorised  # of the clients of all runs
     first_clients: Sequence[int]  # the number of each run's client 0 among all clients
     examples: int  # of a client, in the split of which it has most
 

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from umbel.client.net import Net
-from umbel.client.objectives import Objective
 from umbel.client.seeding import drawing_from
 from umbel.data.federation import Federation
 from umbel.preflight.sample import sample
@@ -32,10 +31,8 @@ NOTHING: Prints = ((), (), ())
 """No fingerprints: for umbel's own objectives, and for folders of earlier versions."""
 
 
-def objective_prints(
-    net: Net, federation: Federation, objective: Objective | None = None
-) -> Prints:
-    """Fingerprints of an objective, by default the net's, on a few y and on generated outputs.
+def objective_prints(net: Net, federation: Federation) -> Prints:
+    """Return fingerprints of the net's objective, on a few y and on generated outputs.
 
     There are none if the network refuses the inputs; that is reported before the first round.
     """
@@ -46,7 +43,7 @@ def objective_prints(
         y = sample(net, federation, count).y
         # Functions of y, so that the same values come in every process.
         made_up = list(_made_up(torch.Size([count, *shape]), y, net.dtype))
-        objective, weights = objective or net.objective, torch.tensor([0.25, 0.75], dtype=net.dtype)
+        objective, weights = net.objective, torch.tensor([0.25, 0.75], dtype=net.dtype)
         return (
             _print(lambda outputs: objective.losses(outputs, y), made_up),
             _print(lambda outputs: objective.correct(outputs, y), made_up),
