@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from matplotlib.figure import Figure
-
-from benchmarks.server import Row, number
-
-MARKS = "osD^v"
+from benchmarks.server import Row
+from umbel.report.figures.drawing import Drawing
 
 
 def draw_server(rows: Sequence[Row], file: Path) -> None:
     """Seconds against clients, both logarithmic; the legend gives the slope of the last stretch."""
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.subplots()
-    for mark, name in zip(MARKS, dict.fromkeys(str(row["name"]) for row in rows), strict=False):
-        mine = [row for row in rows if row["name"] == name]
-        label = f"{name}: slope {mine[-1]['slope']:.2f}"
-        clients, seconds = ([number(row, key) for row in mine] for key in ("clients", "seconds"))
-        axes.loglog(clients, seconds, marker=mark, label=label)
-    axes.set(xlabel="clients", ylabel="CPU seconds")
-    axes.grid(alpha=0.3)
-    figure.legend(loc="outside upper center")
-    figure.savefig(file, dpi=150)
+    last = {str(row["name"]): row["slope"] for row in rows}
+    values = [
+        {**row, "label": f"{row['name']}: slope {last[str(row['name'])]:.2f}"} for row in rows
+    ]
+    log = {"type": "quantitative", "scale": {"type": "log"}}
+    encoding = {
+        "x": log | {"field": "clients"},
+        "y": log | {"field": "seconds", "title": "CPU seconds"},
+        "color": {"field": "label", "type": "nominal", "title": None},
+        "shape": {"field": "label", "type": "nominal", "title": None},
+    }
+    mark = {"type": "line", "point": True}
+    Drawing({"data": {"values": values}, "mark": mark, "encoding": encoding}).save(file)

@@ -39,5 +39,5 @@ toc_object_entries_show_parents = "hide"
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:class", r"\w+"),
-    ("py:.*", r"(collections|contextlib|datetime|matplotlib|numpy|np|os|pathlib|torch)\..*"),
+    ("py:.*", r"(collections|contextlib|datetime|numpy|np|os|pathlib|torch)\..*"),
 ]

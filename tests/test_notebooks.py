@@ -52,7 +52,7 @@ def executed(file: Path, folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.long
 def test_the_first_look_shows_what_it_promises(tmp_path: Path) -> None:
-    for package in ("nbclient", "ipykernel", "matplotlib"):
+    for package in ("nbclient", "ipykernel", "vl_convert"):
         pytest.importorskip(package, reason="the extra umbel[test] is not installed")
     (file,) = (file for file in NOTEBOOKS if file.name == "first-look.ipynb")
     outputs = [out for cell in executed(file, tmp_path) for out in cell.get("outputs", [])]

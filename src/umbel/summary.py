@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from decimal import Decimal
 from typing import Any
@@ -69,6 +69,11 @@ def scaled_text(value: float | None, digits: int) -> str:
 def three_digits(value: float) -> str:
     """Three digits, or all before the point, and no powers of ten."""
     return f"{Decimal(f'{value:.3g}'):f}" if value < 1000 else f"{value:.0f}"
+
+
+def in_a_row(names: Iterable[str]) -> str:
+    """Names separated by commas, with quotes around a name that contains one."""
+    return ", ".join(f'"{name}"' if "," in name else name for name in names)
 
 
 def joined_by_and(names: Sequence[str]) -> str:

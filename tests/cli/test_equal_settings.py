@@ -49,7 +49,7 @@ def test_methods_are_chosen_by_name(umbel: Shell) -> None:
 
 
 def test_a_report_is_about_the_chosen_methods(umbel: Shell) -> None:
-    pytest.importorskip("plotly")
+    pytest.importorskip("vl_convert")
     umbel(*SWEEP, "--set", "algorithm.local.lr=0.1,0.2")
     umbel("report", "runs/both", "--without", "flacc*", "--out", "page.html")
     text = Path("page.html").read_text()

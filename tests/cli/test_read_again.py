@@ -94,7 +94,7 @@ def test_rows_of_runs_that_are_not_finished_are_where_the_sentence_says(umbel: S
 
 
 def test_a_page_says_how_a_run_that_was_stopped_is_made_again(tmp_path: Path) -> None:
-    pytest.importorskip("plotly")
+    pytest.importorskip("vl_convert")
     run = umbel.Run(umbel.FedAvg(LOCAL), blobs((12, 16)), mlp())
     run.save(tmp_path / "goal", 5, until="loss=100")
     page = write_files(tmp_path / "goal")[0].read_text()

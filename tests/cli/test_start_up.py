@@ -11,7 +11,7 @@ import pytest
 import umbel
 from umbel.cli import COMMANDS, app
 
-SLOW = ("torch", "scipy", "sklearn", "numpy", "pandas", "datasets", "flwr", "matplotlib")
+SLOW = ("torch", "scipy", "sklearn", "numpy", "pandas", "datasets", "flwr", "vl_convert", "jinja2")
 
 LIGHT = (
     "--help",

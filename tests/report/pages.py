@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
-from base64 import b85decode
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -115,12 +113,6 @@ def _compared(title: str, names: Sequence[str], seeds: int, settings: Sequence[s
     return path
 
 
-def unpacked(text: str) -> str:
-    """What a browser makes of packed text."""
-    signs = text.encode().translate(bytes.maketrans(b".,:", b"<>&"))
-    return gzip.decompress(b85decode(signs)).decode()
-
-
 @dataclass(frozen=True)
 class Element:
     """An element of a page as a browser would read it."""
@@ -139,12 +131,12 @@ class Page(HTMLParser):
         self.words: list[str] = []
         self.figures: list[dict[str, Any]] = []
         self._inside: list[str] = []
-        self._kind: str | None = None
+        self._json_of_a_figure = False
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
         self.elements.append(Element(tag, dict(attrs)))
-        self._kind = dict(attrs).get("type")
+        self._json_of_a_figure = dict(attrs) == {"type": "application/json"}
         if tag not in ("meta", "link", "input"):
             self._inside.append(tag)
 
@@ -153,11 +145,10 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         inside = self._inside[-1] if self._inside else ""
-        if inside == "script" and self._kind is not None:
-            text = data if self._kind == "application/json" else unpacked(data)
-            if text.startswith("{"):
-                self.figures.append(json.loads(text))
-        elif inside not in ("script", "style"):
+        if inside == "script":
+            if self._json_of_a_figure:
+                self.figures.append(json.loads(data))
+        elif inside != "style":
             self.words.append(data)
 
     @property
@@ -168,7 +159,8 @@ class Page(HTMLParser):
     @property
     def headings(self) -> list[str]:
         """What the sections are called."""
-        return re.findall(r"<h2[^>]*>([^<]*)</h2>", self.text)
+        without_scripts = re.sub(r"<script.*?</script>", "", self.text, flags=re.DOTALL)
+        return re.findall(r"<h2[^>]*>([^<]*)</h2>", without_scripts)
 
     @property
     def titles(self) -> list[str]:

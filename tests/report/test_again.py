@@ -18,7 +18,7 @@ from umbel.result.run import Run, read
 from umbel.result.tables import run_folders
 from umbel.testing import blobs, mlp
 
-pytest.importorskip("plotly", reason="the extra umbel[report] is not installed")
+pytest.importorskip("vl_convert", reason="the extra umbel[report] is not installed")
 
 TEXTS = re.compile(r"<details><summary>([^<]*: seeds? [^<]*)</summary><pre>(.*?)</pre>", re.DOTALL)
 

@@ -13,7 +13,7 @@ import pytest
 from tests.report.pages import NASTY, Page, compared, made, many, own
 from umbel.report import write_files
 
-pytest.importorskip("plotly", reason="the extra umbel[report] is not installed")
+pytest.importorskip("vl_convert", reason="the extra umbel[report] is not installed")
 pytest.importorskip("selenium", reason="selenium is not installed")
 
 from selenium.webdriver import ActionChains, Chrome, ChromeOptions
@@ -31,7 +31,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 
-MARKS = "path.point, .heatmaplayer image, .scatterlayer path.js-line"
+MARKS = ".mark-symbol path, .mark-rect path, .mark-line path, canvas"
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +52,7 @@ class Reader:
     def __init__(self, browser: Chrome, folder: Path) -> None:
         self.browser, self.folder = browser, folder
 
-    def open(
-        self, path: Path, width: int = 1280, scheme: str = "light", drawn: str = "yes"
-    ) -> None:
+    def open(self, path: Path, width: int = 1280, scheme: str = "light") -> None:
         (file,) = write_files(path, self.folder / "report.html")
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
         colours = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
@@ -62,7 +60,7 @@ class Reader:
         self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", colours)
         self.browser.get(file.as_uri())
         WebDriverWait(self.browser, 60).until(
-            lambda _: self.do("return document.documentElement.dataset.drawn") == drawn
+            lambda _: self.do("return document.documentElement.dataset.drawn") == "yes"
         )
 
     def do(self, script: str, *arguments: object) -> Any:
@@ -113,7 +111,7 @@ def test_on_a_phone_nothing_is_wider_than_the_page(name: str, reader: Reader) ->
     wide = reader.do(
         "return [...document.querySelectorAll(arguments[0])]"
         ".filter((each) => each.getBoundingClientRect().right > 376).map((each) => each.outerHTML)",
-        ".drawing svg, h1, h2, p, .tools button, .copy, input",
+        ".drawing svg, .drawing canvas, h1, h2, p, .tools button, .copy, input",
     )
     assert not wide
 
@@ -121,11 +119,13 @@ def test_on_a_phone_nothing_is_wider_than_the_page(name: str, reader: Reader) ->
 def test_hovering_shows_who_it_is(reader: Reader) -> None:
     reader.open(own())
     place = 3  # the map
-    dot = reader.all(".drawing")[place].find_elements(By.CSS_SELECTOR, "path.point")[0]
+    dot = reader.all(".drawing")[place].find_elements(
+        By.CSS_SELECTOR, ".mark-symbol.role-mark path"
+    )[0]
     reader.do("arguments[0].scrollIntoView({block: 'center'})", dot)
     ActionChains(reader.browser).move_to_element(dot).perform()
-    WebDriverWait(reader.browser, 10).until(lambda _: reader.all(".hoverlayer text"))
-    words = " ".join(each.text for each in reader.all(".hoverlayer text"))
+    WebDriverWait(reader.browser, 10).until(lambda _: reader.all("#vg-tooltip-element.visible"))
+    words = " ".join(each.text for each in reader.all("#vg-tooltip-element.visible"))
     assert "training examples" in words
     assert "accuracy" in words
     assert NASTY in words or "site <b>" in words  # as it is, and not as HTML
@@ -179,7 +179,7 @@ def test_the_table_of_methods_is_copied_as_text(reader: Reader) -> None:
 
 BOXES = """
 const drawing = arguments[0];
-return [...drawing.querySelectorAll(".annotation-text-g, .xtick text, .ytick text")]
+return [...drawing.querySelectorAll(".role-axis-label text, .mark-text.role-mark text")]
   // Words that are turned have boxes that are larger than they are.
   .filter((each) => !/rotate\\([1-9]/.test(each.getAttribute("transform")))
   .map((each) => [each.textContent, each.getBoundingClientRect()])
@@ -203,17 +203,16 @@ def test_names_hide_no_other_names_and_are_within_the_page(
         assert all(box[1] >= 0 and box[3] <= width + 1 for box in boxes), title
 
 
-def test_methods_are_named_at_their_lines_and_points_and_not_in_a_legend(reader: Reader) -> None:
+def test_methods_are_named_in_legends_and_beside_rows(reader: Reader) -> None:
     reader.open(compared())
     page = Page((reader.folder / "report.html").read_text(encoding="utf-8"))
     for title in ("Accuracy", "What it costs", "Clusters"):
         drawing = reader.all(".drawing")[page.titles.index(title)]
-        assert not drawing.find_elements(By.CSS_SELECTOR, ".legend .traces")
-        notes = drawing.find_elements(By.CSS_SELECTOR, ".annotation-text")
-        assert sorted(note.text for note in notes) == ["fedavg", "ifca"]
+        names = drawing.find_elements(By.CSS_SELECTOR, ".role-legend-label text")
+        assert sorted(name.text for name in names) == ["fedavg", "ifca"]
     rows = reader.all(".drawing")[page.titles.index("Every seed")]
-    ticks = rows.find_elements(By.CSS_SELECTOR, ".ytick text")
-    assert sorted(tick.text for tick in ticks) == ["fedavg", "ifca"]
+    labels = rows.find_elements(By.CSS_SELECTOR, ".role-axis-label text")
+    assert {"fedavg", "ifca"} <= {label.text for label in labels}
 
 
 def _seen(reader: Reader, side: str) -> bool:
@@ -242,6 +241,6 @@ def test_dark_pages_have_light_words_and_lines(reader: Reader) -> None:
     for scheme in ("light", "dark"):
         reader.open(made("flacc-digits", "rounds=25"), scheme=scheme)
         style = "const s = getComputedStyle(document.body); return [s.color, s.backgroundColor]"
-        tick = "return getComputedStyle(document.querySelector('.xtick text')).fill"
+        tick = "return getComputedStyle(document.querySelector('.role-axis-label text')).fill"
         shades[scheme] = [*reader.do(style), reader.do(tick)]
     assert not set(shades["light"]) & set(shades["dark"])

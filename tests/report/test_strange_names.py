@@ -23,7 +23,7 @@ from umbel.folder.clients_file import Client, read_rows
 from umbel.folder.execution import advance
 from umbel.folder.run_folder import RunFolder
 from umbel.report.figures.charts import Chart, Line
-from umbel.report.figures.to_matplotlib import draw
+from umbel.report.figures.drawing import draw
 from umbel.report.terminal import results as terminal
 from umbel.report.terminal.tables import frameless, row
 from umbel.result.table import Table

@@ -13,7 +13,8 @@ from umbel.data.sources import Sources
 from umbel.experiment.library import find_experiment
 from umbel.folder.execution import execute
 from umbel.folder.run_folder import RunFolder
-from umbel.report.figures.to_matplotlib import draw_singular_values
+from umbel.report.clustering_evidence import cluster_count
+from umbel.report.figures.drawing import draw
 from umbel.result.run import load, read
 from umbel.server.cluster_count import ClusterCount, count_clusters, largest_gap, singular_values
 from umbel.server.cluster_test import LEVEL, judge
@@ -138,10 +139,10 @@ def test_there_is_nothing_to_count_among_two() -> None:
 def test_the_figure_is_drawn_and_other_files_are_refused(
     three: ClusterCount, tmp_path: Path
 ) -> None:
-    draw_singular_values(three, tmp_path / "count.png")
+    draw(cluster_count(three), tmp_path / "count.png")
     assert (tmp_path / "count.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(UsageError, match=r"--plot: .* is not a file that ends in \.png"):
-        draw_singular_values(three, tmp_path / "count.txt")
+        draw(cluster_count(three), tmp_path / "count.txt")
 
 
 def test_equal_vectors_have_no_elbow_however_their_mean_is_rounded() -> None:

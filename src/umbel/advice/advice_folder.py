@@ -33,7 +33,7 @@ def check_free(folder: Path) -> None:
 
 
 def save(folder: Path, told: Summary, next_: Callable[[], ExperimentSettings] | None) -> list[Path]:
-    """Write the folder, and return the files; a page is among them where plotly is installed.
+    """Write the folder, and return the files; a page is among them with the extra `umbel[report]`.
 
     What was found is on disk before `next_` makes the experiment to run next.
     """
@@ -43,7 +43,7 @@ def save(folder: Path, told: Summary, next_: Callable[[], ExperimentSettings] | 
     if next_ is not None:
         write_text(folder / NEXT, toml_file.write(next_(), folder))
         written.append(folder / NEXT)
-    if importlib.util.find_spec("plotly") is not None:
+    if importlib.util.find_spec("vl_convert") is not None:
         written.append(write_page(folder))
     return written
 

@@ -105,7 +105,7 @@ def _show_and_keep(wanted: Reproduction, saved: SavedResults, file: Path) -> Non
     from umbel.papers.comparing import summary
     from umbel.papers.figures import charts
     from umbel.papers.page import tables
-    from umbel.report.figures.to_matplotlib import draw
+    from umbel.report.figures.drawing import draw
 
     print_tables(*tables(wanted, saved))
     saved.write(file)

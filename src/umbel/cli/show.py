@@ -231,8 +231,8 @@ def estimate_clusters(
     """
     from umbel.cli.options import allow_parts
     from umbel.files.reading import check_place
-    from umbel.report.figures.matplotlib_files import check_format
-    from umbel.report.figures.to_matplotlib import draw_singular_values
+    from umbel.report.clustering_evidence import cluster_count
+    from umbel.report.figures.drawing import check_format, draw
     from umbel.report.terminal import results as terminal
     from umbel.result.run import load
     from umbel.server.cluster_count import count_clusters, known
@@ -253,7 +253,7 @@ def estimate_clusters(
     else:
         print_rows(Table.of([{"folder": str(run), **count.summary()}]), form)
     if plot is not None:
-        draw_singular_values(count, plot)
+        draw(cluster_count(count), plot)
         say(f"drawn: {plot}", err=form is not None)
 
 

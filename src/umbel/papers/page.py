@@ -20,7 +20,7 @@ from umbel.papers.figures import charts
 from umbel.papers.findings import Paper, papers
 from umbel.papers.measures import title
 from umbel.papers.saved_results import SavedResults, kept
-from umbel.report.figures.to_matplotlib import draw
+from umbel.report.figures.drawing import draw
 from umbel.summary import counted, duration
 
 HEAD = """# Fidelity

@@ -61,12 +61,12 @@ def cluster_map(run: Result) -> Panel | None:
         "",
         "",
         tuple(dots),
-        "planted group" if grouped else "",
         labels=tuple(labels) if len(shown) <= 24 else (),
         is_map=True,
+        kind_title="planted group",
     )
     notes = ["Each dot is a client; below each cluster its number, and of how many clients"]
-    notes += ["colour and shape its planted group"] if grouped else []
+    notes += ["shape its planted group"] if grouped else []
     notes += ["area its training examples"] if run.finished else []
     sentence = "; ".join(notes) + "."
     if len(clusters) > len(shown):
@@ -124,9 +124,9 @@ def _row_by_row(run: Result, ranked: Sequence[Client]) -> Panel:
         value = value_of(client, run.by_loss)
         assert value is not None
         dot = Dot(value, 0, 1, str(client.cluster), said(client))
-        strips.append(Strip(client.name, (dot,), after=f", cluster {client.cluster}"))
+        strips.append(Strip(client.name, (dot,)))
     what = "test loss" if run.by_loss else "test accuracy"
-    figure = Strips("Client by client", what, tuple(strips))
+    figure = Strips("Client by client", what, tuple(strips), "cluster")
     return Panel(figure, "The worst first; colour and shape: the cluster.", wide=True)
 
 
@@ -146,7 +146,7 @@ def _head(clients: Sequence[Client], x: float, y: float, named: bool) -> list[Do
         size = float(client.examples or 1)
         at = (x + radius * cos(angle), y + radius * sin(angle))
         name = client.name if named and len(client.name) <= SHORT else ""
-        dots.append(Dot(*at, size, client.group, said(client), name))
+        dots.append(Dot(*at, size, str(client.cluster), said(client), name, client.group))
     return dots
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from umbel.algorithms.base import State
 from umbel.checks import UsageError
 from umbel.data.federation import Federation
 from umbel.report.figures.charts import Dot, Label, Scatter
-from umbel.report.figures.to_matplotlib import drawn
+from umbel.report.figures.drawing import Drawing, drawn
 from umbel.result.run import Result
 from umbel.server.numbering import in_order_of_appearance
 
@@ -17,13 +16,13 @@ MOST_NAMED = 40
 """Largest number of clients that are named; more names would hide one another."""
 
 
-def plot_clusters(what: State | Result, federation: Federation | None = None) -> Any:
-    """Draw each client as a dot above the number of its cluster, in the colour of its group.
+def plot_clusters(what: State | Result, federation: Federation | None = None) -> Drawing:
+    """Draw each client as a dot above the number of its cluster, in the shape of its group.
 
     `plot_clusters(state, federation)` draws a state that `Run.rounds` gave, with the run's
-    federation, and `plot_clusters(umbel.load(folder))` a finished run. Returns a figure of
-    matplotlib's, which a notebook shows. Raises `UsageError` where the two are of different
-    clients, and without the extra `umbel[plot]`.
+    federation, and `plot_clusters(umbel.load(folder))` a finished run. Returns a figure
+    that a notebook shows and whose `save` writes a file, as that of `umbel.plot`. Raises
+    `UsageError` where the two are of different clients, and without the extra `umbel[plot]`.
     """
     if isinstance(what, Result):
         return _figure([(c.name, c.cluster, c.group, c.examples or 0) for c in what.clients])
@@ -39,30 +38,22 @@ def plot_clusters(what: State | Result, federation: Federation | None = None) ->
     return _figure(list(zip(federation.names, clusters, groups, sizes, strict=True)))
 
 
-def _figure(clients: Sequence[tuple[str, int, str, int]]) -> Any:
+def _figure(clients: Sequence[tuple[str, int, str, int]]) -> Drawing:
     """Draw clients, each given as its name, cluster, planted group and number of examples."""
     dots: list[Dot] = []
     labels: list[Label] = []
     heights: dict[int, int] = {}
     for name, cluster, group, size in sorted(clients, key=lambda client: client[1:3]):
         heights[cluster] = height = heights.get(cluster, 0) + 1
-        dots.append(Dot(cluster, height, size, group, name))
+        dots.append(Dot(cluster, height, size, str(cluster), name, kind=group))
         labels.append(Label(cluster, height - 0.18, name))
-    grouped = any(dot.group for dot in dots)
     figure = Scatter(
         "Who is in which cluster",
         "cluster",
         "clients",
         tuple(dots),
-        "planted group" if grouped else "",
         labels=tuple(labels) if len(labels) <= MOST_NAMED else (),
+        kind_title="planted group",
+        whole_numbers=True,
     )
-    drawing = drawn([figure])
-    (axes,) = drawing.axes
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.get_major_locator().set_params(integer=True)
-    axes.set(xlim=(-0.6, len(heights) - 0.4), ylim=(0.4, max(heights.values()) + 0.6))
-    if axes.get_legend() is not None:  # next to the dots, so that it hides none
-        axes.get_legend().set_loc("upper left")
-        axes.get_legend().set_bbox_to_anchor((1.01, 1))
-    return drawing
+    return drawn([figure])

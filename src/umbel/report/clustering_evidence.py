@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby, pairwise
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from umbel.report.figures.panels import Panel
 from umbel.report.figures.trees import brackets, ordered_tree
 from umbel.result.run import Result
 from umbel.run.metrics import names_of
+from umbel.server.cluster_count import ClusterCount
 
 MEASURES: Mapping[str, tuple[str, str]] = {
     "best_cross": ("Smallest cross-similarity of the best pair", "alpha-min-cross"),
@@ -43,6 +44,8 @@ MATRICES: Mapping[str, tuple[str, str]] = {
 
 UNDRAWN = ("queries", "last_change", "separated")
 """Measures without a figure: they are shown elsewhere, or carry little information."""
+
+AXES = ("first direction", "second direction")
 
 VIEWS = 4
 """Largest number of rounds after which features are shown."""
@@ -74,7 +77,6 @@ def _matrix(run: Result, snapshot: Snapshot, kind: str) -> Panel:
     order = [int(place) for place in tree.order]
     ordered = [clients[place] for place in order]
     title, what = MATRICES[kind]
-    breaks = [n for n in range(1, len(order)) if clusters[order[n]] != clusters[order[n - 1]]]
     names = tuple(client.name for client in ordered)
     figure = Heatmap(
         f"{title} after round {snapshot.round + 1}",
@@ -83,9 +85,8 @@ def _matrix(run: Result, snapshot: Snapshot, kind: str) -> Panel:
         names,
         names,
         tree=brackets(tree),
-        breaks=tuple(breaks),
         details=tuple(said(client) for client in ordered),
-        blocks=_called(ordered),
+        clusters=tuple(str(client.cluster) for client in ordered),
     )
     note = (
         "Clients in the order of the clusters they are in; gaps: not known. "
@@ -100,7 +101,6 @@ def _table(run: Result, snapshot: Snapshot, kind: str) -> Panel:
     values = snapshot.tensors[kind].double().numpy()
     order = sorted(range(len(clients)), key=lambda n: (clients[n].cluster, clients[n].group))
     ordered = [clients[place] for place in order]
-    clusters = [client.cluster for client in ordered]
     title, what, rule = TABLES[kind]
     figure = Heatmap(
         f"{title} after round {snapshot.round + 1}",
@@ -108,17 +108,28 @@ def _table(run: Result, snapshot: Snapshot, kind: str) -> Panel:
         values[order],
         tuple(client.name for client in ordered),
         tuple(f"model {number}" for number in range(values.shape[1])),
-        breaks=tuple(n for n in range(1, len(order)) if clusters[n] != clusters[n - 1]),
         details=tuple(said(client) for client in ordered),
-        blocks=_called(ordered),
+        clusters=tuple(str(client.cluster) for client in ordered),
     )
     note = f"{rule} Clients in the order of the clusters they are in; gaps: never asked."
     return Panel(figure, note + _share(run, clients))
 
 
-def _called(ordered: Sequence[Client]) -> tuple[str, ...]:
-    """The names of the clusters that these clients are in, one after another."""
-    return tuple(f"cluster {number}" for number, _ in groupby(c.cluster for c in ordered))
+def cluster_count(count: ClusterCount) -> tuple[Chart, Chart]:
+    """The singular values with their largest gap, and k-means with the estimates."""
+    values, inertia = count.singular_values, count.inertia
+    numbers = tuple(float(n) for n in range(1, 1 + max(len(values), len(inertia))))
+    gap = Mark(count.rank + 0.5, f"largest gap: s = {count.rank}")
+    estimates = (
+        Mark(count.elbow, f"elbow: {count.elbow}"),
+        Mark(count.gap_statistic, f"gap statistic: {count.gap_statistic}"),
+    )
+    sizes = Line("singular values", numbers[: len(values)], tuple(map(float, values)))
+    sums = Line("k-means", numbers[: len(inertia)], tuple(map(float, inertia)))
+    return (
+        Chart("Vectors of the clients", "singular value", "size", (sizes,), (gap,)),
+        Chart("k-means", "clusters", "within-cluster sum of squares", (sums,), estimates),
+    )
 
 
 def _spectrum(snapshot: Snapshot) -> Panel:
@@ -155,16 +166,15 @@ def _features(run: Result, all_of_them: Sequence[Snapshot]) -> Iterator[Panel]:
         flat = _turned(_flat(snapshot.tensors["features"].double().numpy()), numbers, before)
         before = dict(zip(numbers, flat, strict=True))
         clients = _whose(run, snapshot)
-        grouped = any(client.group for client in clients)
         dots = tuple(
-            Dot(float(x), float(y), 1, c.group if grouped else str(c.cluster), said(c))
+            Dot(float(x), float(y), 1, str(c.cluster), said(c), kind=c.group)
             for (x, y), c in zip(flat, clients, strict=True)
         )
-        kind = "planted group" if grouped else "cluster"
         title = f"Clients' features after round {snapshot.round + 1}"
         yield Panel(
-            Scatter(title, "first direction", "second direction", dots, kind, named=True),
-            "The two directions in which they differ most." + _share(run, clients),
+            Scatter(title, *AXES, dots, "cluster", kind_title="planted group"),
+            "One dot per client, in the two directions in which clients differ most."
+            + _share(run, clients),
         )
 
 

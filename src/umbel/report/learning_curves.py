@@ -21,7 +21,7 @@ from umbel.report.figures.charts import (
     Line,
     band,
 )
-from umbel.report.figures.to_matplotlib import drawn
+from umbel.report.figures.drawing import Drawing, drawn
 from umbel.result.outcomes import mean_text, spread_text
 from umbel.run.records import MEGABYTE, Record, RoundValue, last_evaluated
 
@@ -46,16 +46,16 @@ MOST_ROUNDS = 12
 """Most rows in the table of a run: rounds at equal distances, and the last round."""
 
 
-def plot(runs: Courses) -> Any:
+def plot(runs: Courses) -> Drawing:
     """Draw accuracy, clusters, and their agreement with planted groups, by round.
 
     `plot(records)` draws one run, `plot({"fedavg": records, "flacc": records})` several. Each is
     the records of a run, a `Result`, or a list of these, one for each seed. For a list, the line is
     the mean and the band the population standard deviation, in rounds that all seeds have measured.
     Without accuracy, the loss is drawn. If rounds are judged on validation examples, the values are
-    those on validation examples. Returns a figure of matplotlib's, which a notebook shows;
-    `.savefig(file)` writes it. Raises `UsageError` for anything but records, and without the extra
-    `umbel[plot]`.
+    those on validation examples. Returns a figure that a notebook shows and whose `save`
+    writes a .png, .svg or .pdf file; `spec` is its Vega-Lite. Raises `UsageError` for anything but
+    records, and without the extra `umbel[plot]`.
     """
     by_name = _by_name(runs)
     records = [record for courses in by_name.values() for course in courses for record in course]

@@ -99,9 +99,8 @@ class Heatmap:
     columns: tuple[str, ...]
     _: KW_ONLY
     tree: tuple[Branch, ...] = ()  # the dendrogram of the rows
-    breaks: tuple[int, ...] = ()  # rows, and columns of a square matrix, where clusters begin
     details: tuple[str, ...] = ()  # further text about each row
-    blocks: tuple[str, ...] = ()  # names of the rows before, between and after the breaks
+    clusters: tuple[str, ...] = ()  # the cluster of each row, one cluster after another
 
 
 @dataclass(frozen=True)
@@ -111,9 +110,10 @@ class Dot:
     x: float
     y: float
     size: float  # proportional to the area
-    group: str  # dots of one group have one colour and one shape
+    group: str  # dots of one group have one colour
     text: str  # what there is to know about it
-    name: str = ""  # a short name is written on the dot, if there is room
+    name: str = ""  # a short name is written on the dot
+    kind: str = ""  # dots of one kind have one shape
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,8 @@ class Scatter:
     labels: tuple[Label, ...] = ()
     # positions have no meaning: no axes, and the same scale in both directions
     is_map: bool = False
-    named: bool = False  # groups are separate: names next to them replace the legend
+    kind_title: str = ""  # meaning of the kinds
+    whole_numbers: bool = False  # whether positions are counts and numbers of things
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -173,7 +174,6 @@ class Strip:
     name: str
     dots: tuple[Dot, ...] = ()  # y: from -0.5 to 0.5 across the row
     middle: Middle | None = None
-    after: str = ""  # follows the name, and is never cut
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def described(figure: Figure) -> str:
 
 def _strip(strip: Strip) -> str:
     middle, values = strip.middle, [dot.x for dot in strip.dots]
-    name = strip.name + strip.after
+    name = strip.name
     if middle is not None:
         return f"{name} {middle.at:.3g}, from {middle.low:.3g} to {middle.high:.3g}"
     if not values:

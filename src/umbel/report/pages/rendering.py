@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
-from base64 import b85encode
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from umbel.checks import UsageError, printable
+from umbel.report.figures.drawing import CONFIG, VERSION, renderer, spec, style
 from umbel.report.figures.panels import described
-from umbel.report.figures.to_plotly import spec
 from umbel.summary import counted
 
 if TYPE_CHECKING:
@@ -20,12 +18,11 @@ if TYPE_CHECKING:
 def page(template: str, title: str, **values: Any) -> str:
     """The whole page. Raises `UsageError` if the libraries of the extra are not installed."""
     try:
+        import vl_convert  # noqa: F401
         from markupsafe import Markup
-        from plotly.offline import get_plotlyjs
     except ImportError:
         raise UsageError('a report needs an extra: pip install "umbel[report]"') from None
-    plotly = Markup(packed(get_plotlyjs()))
-    values |= {"title": title, "sections": [], "plotly": plotly}
+    values |= {"title": title, "sections": [], "vega": Markup(_vega()), "looks": CONFIG}
     return _templates().get_template(template).render(values)
 
 
@@ -41,6 +38,17 @@ def made_with(session: Mapping[str, Any]) -> str:
 
 
 @cache
+def _vega() -> str:
+    """The script that draws figures."""
+    from vl_convert import javascript_bundle
+
+    script = javascript_bundle("window.vegaEmbed = vegaEmbed;", VERSION)
+    assert "</script" not in script.lower()
+    assert "<!--" not in script
+    return script
+
+
+@cache
 def _templates() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -53,7 +61,8 @@ def _templates() -> Environment:
         trim_blocks=True,
         undefined=StrictUndefined,
     )
-    found.filters |= {"anchor": _anchor, "counted": counted, "described": described, "spec": spec}
+    found.filters |= {"anchor": _anchor, "counted": counted, "described": described}
+    found.filters |= {"renderer": renderer, "spec": spec, "style": style}
     found.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     return found
 
@@ -65,16 +74,3 @@ def _without_hidden_characters(value: object) -> object:
 
 def _anchor(title: str) -> str:
     return title.lower().replace(" ", "-")
-
-
-SAFE = bytes.maketrans(b"<>&", b".,:")
-"""Replacements for the three of the 85 characters that have a meaning in HTML."""
-
-
-def packed(script: str) -> str:
-    """The compressed script, five characters for four bytes: `unpack.js` is the inverse.
-
-    Base 64 would take four signs for three bytes, which is one part in fifteen more.
-    """
-    squeezed = gzip.compress(script.encode(), 9, mtime=0)
-    return b85encode(squeezed).translate(SAFE).decode()

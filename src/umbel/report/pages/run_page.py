@@ -12,7 +12,6 @@ from umbel.report import clients
 from umbel.report.clients import not_served_apart
 from umbel.report.clustering_evidence import grounds
 from umbel.report.figures.panels import Panel
-from umbel.report.figures.user_texts import in_a_row
 from umbel.report.pages.rendering import made_with, page
 from umbel.result.outcomes import mean_text
 from umbel.result.run import Result
@@ -21,7 +20,7 @@ from umbel.result.statistics.baselines import Baselines
 from umbel.result.statistics.fairness import fairness
 from umbel.run.records import MEGABYTE
 from umbel.run.stopping import exact
-from umbel.summary import counted, number_text, scaled_text, three_digits
+from umbel.summary import counted, in_a_row, number_text, scaled_text, three_digits
 
 MOST_ROWS = 100
 """Rows of the table of clusters."""

@@ -10,9 +10,8 @@ from umbel.checks import UsageError, check
 from umbel.files.atomic import write_text
 from umbel.files.reading import check_no_link
 from umbel.folder.run_folder import RunFolder, runs_in
-from umbel.report.figures.matplotlib_files import check_plotting
+from umbel.report.figures.drawing import FORMATS, check_plotting, drawn
 from umbel.report.figures.panels import numbered
-from umbel.report.figures.to_matplotlib import draw_each
 from umbel.report.pages.comparison_page import comparison_page
 from umbel.report.pages.run_page import run_page
 from umbel.result.outcomes import chosen
@@ -32,7 +31,7 @@ def write_files(
     The page is `report.html` in the folder itself unless `out` says where. Raises `UsageError`
     where `path` holds no run of which a round is done, or a library is missing.
     """
-    if importlib.util.find_spec("plotly") is None:
+    if importlib.util.find_spec("vl_convert") is None:
         raise UsageError('a report needs an extra: pip install "umbel[report]"')
     if figures is not None:
         check_plotting()
@@ -54,13 +53,11 @@ def write_files(
     if figures is not None:
         figures.mkdir(parents=True, exist_ok=True)
         names = numbered([panel.file_name for panel in panels])
-        files = [
-            (panel.figure, figures / f"{name}{suffix}")
-            for panel, name in zip(panels, names, strict=True)
-            for suffix in (".png", ".svg", ".pdf")
-        ]
-        draw_each(files)
-        written += [file for _, file in files]
+        for panel, name in zip(panels, names, strict=True):
+            drawing = drawn([panel.figure])
+            written += [figures / f"{name}{suffix}" for suffix in FORMATS]
+            for file in written[-len(FORMATS) :]:
+                drawing.save(file)
     return written
 
 

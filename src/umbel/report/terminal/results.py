@@ -12,7 +12,6 @@ from umbel.checks import printable
 from umbel.folder.clients_file import Client, by_cluster
 from umbel.newcomers.assignment import Assignment
 from umbel.report.clients import not_served_apart
-from umbel.report.figures.user_texts import in_a_row
 from umbel.report.terminal.tables import add_columns, fitting, folded, frameless, row
 from umbel.result.outcomes import (
     Methods,
@@ -27,7 +26,7 @@ from umbel.result.run import Result
 from umbel.run.metrics import names_of
 from umbel.run.records import EVALUATION, NO_CLIENTS, Record
 from umbel.server.cluster_count import ClusterCount
-from umbel.summary import counted, few, number_text, scaled_text
+from umbel.summary import counted, few, in_a_row, number_text, scaled_text
 
 NO_ANSWER = "no answer"
 
