@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 class State:
     """All that a run carries from one round to the next: tensors, tuples of them, and numbers.
 
-    Checkpoints hold it. A method that must remember more extends it by fields. Tensors must not be
-    changed in place, not even through NumPy: for large tensors in a tuple, a checkpoint writes only
+    Checkpoints hold it. A method that must remember more extends it by fields; a
+    number that a checkpoint lacks keeps its first value. Tensors must not be changed in place, not even through NumPy: for large tensors in a tuple, a checkpoint writes only
     new objects again.
     """
 
@@ -284,7 +284,10 @@ class Algorithm(Settings, ABC, Generic[S]):
         return None
 
     def measure(self, state: S) -> Mapping[str, float]:  # noqa: ARG002
-        """Return the numbers that this method adds to the record of a round, by name."""
+        """Return the numbers that this method adds to the record of a round, by name.
+
+        The report draws each by round, but for those that `report/clustering_evidence.py` lists.
+        """
         return {}
 
     def evidence(self, state: S, sample: Sample) -> Mapping[str, Tensor]:  # noqa: ARG002

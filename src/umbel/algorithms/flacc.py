@@ -37,6 +37,8 @@ from umbel.summary import in_short
 class FLACCState(State):
     """During merging, `models` is one global model, and a label is an entity's first client.
 
+    An entity is the paper's word for a client, or clients that were merged, before separation.
+
     After separation labels are 0 to K-1, and each entity has its own model.
     """
 
@@ -134,7 +136,7 @@ class FLACC(Algorithm[FLACCState]):
             return _forget(silent, ctx.round - self.memory)
         # Buffers such as running statistics carry no information about a client's direction.
         directions = directions[:, : ctx.layout.num_weights]
-        with ctx.clustering:
+        with ctx.clustering:  # its time is the record's `clustering_seconds`
             # Lines 10 to 12, then 13 to 18, then 19.
             state = _remember(state, trained.clients, cosine_similarity(directions), ctx.round)
             state = self._merge(state, ctx.round)

@@ -26,7 +26,7 @@ MEASURES: Mapping[str, tuple[str, str]] = {
     "best_cross": ("Smallest cross-similarity of the best pair", "alpha-min-cross"),
     "merges": ("Merges", "merges a round"),
 }
-"""Titles of the measures that methods add to their records."""
+"""Titles and units of measures of methods; all others are drawn under their names."""
 
 LIMITS: Mapping[str, tuple[str, ...]] = {"best_cross": ("alpha_0",)}
 """The settings that a measure is compared with."""
