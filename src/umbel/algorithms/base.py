@@ -29,9 +29,9 @@ log = logging.getLogger(__name__)
 class State:
     """All that a run carries from one round to the next: tensors, tuples of them, and numbers.
 
-    Checkpoints hold it. A method that must remember more extends it by fields; a
-    number that a checkpoint lacks keeps its first value. Tensors must not be changed in place, not even through NumPy: for large tensors in a tuple, a checkpoint writes only
-    new objects again.
+    Checkpoints hold it. A method that must remember more extends it by fields; a number that a
+    checkpoint lacks keeps its first value. Tensors must not be changed in place, not even through
+    NumPy: for large tensors in a tuple, a checkpoint writes only new objects again.
     """
 
     #: name of the field that holds a tuple of states of inner methods; "": none
