@@ -1,4 +1,4 @@
-"""Equal settings are trained once, and methods are chosen by name."""
+"""Equal settings are one row of a comparison, whatever they are called, and are trained once."""
 
 from __future__ import annotations
 
@@ -7,8 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.shell import Shell
+from umbel import load, results
+from umbel.result.outcomes import by_method
 
 SWEEP = ("compare", "both", "--seeds", "1", "--set", "rounds=2")
+
+
+def rows(folder: str) -> list[tuple[str, int]]:
+    runs = [load(each.path) for each in results(folder).folders]
+    return sorted((name, len(seeded)) for name, seeded in by_method(runs))
 
 
 def test_a_sweep_over_a_value_that_is_there_already_makes_no_run_again(umbel: Shell) -> None:
@@ -29,6 +36,17 @@ def test_a_sweep_over_a_value_that_is_there_already_makes_no_run_again(umbel: Sh
     }
     umbel("compare", "both", "--seeds", "2", "--set", "rounds=2", *settings)
     assert (Path("runs/both") / "fedavg-seed1").is_dir()
+
+
+def test_runs_of_equal_settings_under_two_names_are_one_row(umbel: Shell) -> None:
+    umbel("compare", "both", "--seeds", "1", "--set", "rounds=2", "--control")
+    for seed in (0, 1):  # as umbel made them before, and as anybody may who runs both
+        settings = ["--set", "rounds=2", "--set", "name=again", "--seed", str(seed)]
+        umbel("run", "both/fedavg.toml", *settings, "--runs-dir", "runs/both")
+    names = dict(rows("runs/both"))
+    assert names.pop("again") == 2
+    assert {"flacc": 1}.items() <= names.items()
+    assert "fedavg" not in names
 
 
 def test_methods_are_chosen_by_name(umbel: Shell) -> None:

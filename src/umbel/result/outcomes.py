@@ -17,6 +17,7 @@ from umbel.experiment import toml_file
 from umbel.experiment.differences import settings_of
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.sweep import CONTROL, OF_CONTROL, parts_of
+from umbel.folder.how_to_continue import over_flower
 from umbel.result.run import Result
 from umbel.summary import SMALL, is_small, number_text, scaled_text
 
@@ -31,7 +32,8 @@ def by_method(runs: Sequence[Result]) -> list[tuple[str, list[Result]]]:
     """The runs of each method, without the ending that all names share; the best method last.
 
     The variants of a sweep are named by their values, as in "joint lam=0.1", and controls as in
-    "joint (random clusters)". Runs of one name whose settings differ are variants, too. Raises
+    "joint (random clusters)". Runs of one name whose settings differ are variants, too, and
+    methods of several names with equal settings are one. Raises
     `UsageError` for two runs of one name and seed, which are no two seeds.
     """
     ordered = sorted(runs, key=lambda run: (run.experiment.name, run.experiment.seed))
@@ -41,13 +43,14 @@ def by_method(runs: Sequence[Result]) -> list[tuple[str, list[Result]]]:
         methods += _beside(group, methods) if is_control(group[0]) else variants(group)
     for _, seeded in methods:
         _check_single(seeded)
-    methods.sort(key=lambda each: -rounded(mean([run.so_far.loss for run in each[1]])))
-    methods.sort(key=lambda each: rounded(mean([run.so_far.accuracy for run in each[1]])))
-    parts = [(parts_of(seeded[0].experiment.name), more) for more, seeded in methods]
+    once = _once(methods)
+    once.sort(key=lambda each: -rounded(mean([run.so_far.loss for run in each[2]])))
+    once.sort(key=lambda each: rounded(mean([run.so_far.accuracy for run in each[2]])))
+    parts = [(parts_of(name), more) for name, more, _ in once]
     bases = _shortened({base for (base, _), _ in parts})
     keys = _shortest({path for (_, settings), more in parts for path in (*settings, *more)})
     names = [_named(bases[base], {**more, **settings}, keys) for (base, settings), more in parts]
-    return [(name, seeded) for name, (_, seeded) in zip(names, methods, strict=True)]
+    return [(name, seeded) for name, (*_, seeded) in zip(names, once, strict=True)]
 
 
 def chosen(runs: Sequence[Result], only: Sequence[str], without: Sequence[str]) -> list[Result]:
@@ -99,6 +102,49 @@ def _beside(
     for run in controls:
         parts.setdefault(tuple(settings.get(_place(run), {}).items()), []).append(run)
     return [(dict(more), seeded) for more, seeded in parts.items()]
+
+
+def _once(
+    methods: Sequence[tuple[Mapping[str, str], list[Result]]],
+) -> list[tuple[str, Mapping[str, str], list[Result]]]:
+    """Methods of equal settings are one, named as the one with the fewest values in its name.
+
+    Of two runs with one seed the finished one counts, or else that of this name. Controls are
+    equal if what they control is.
+    """
+    kept: list[tuple[str, Mapping[str, str], dict[int, Result]]] = []
+    places: dict[object, int] = {}  # by likeness, and by name
+    for more, seeded in sorted(methods, key=lambda each: _simplest(each[1][0].experiment.name)):
+        name, told = seeded[0].experiment.name, tuple(more.items())
+        alike: list[object] = [_likeness(run) for run in seeded]
+        if is_control(seeded[0]):
+            controlled = places.get((name.removesuffix(OF_CONTROL), told))
+            if controlled is not None:
+                name = kept[controlled][0] + OF_CONTROL
+            alike = [(name, told if controlled is None else controlled)]
+        place = next((places[each] for each in alike if each in places), len(kept))
+        if place == len(kept):
+            kept.append((name, more, {}))
+        places |= dict.fromkeys((*alike, (name, told)), place)
+        for run in seeded:
+            other = kept[place][2].setdefault(run.experiment.seed, run)
+            if run.finished and not other.finished:
+                kept[place][2][run.experiment.seed] = run
+    return [(name, more, list(runs.values())) for name, more, runs in kept]
+
+
+def _simplest(name: str) -> tuple[bool, int, str]:
+    """Methods first, then controls; of each those with the fewest values in their names."""
+    settings = parts_of(name)[1]
+    return CONTROL in settings.items(), len(settings), name
+
+
+def _likeness(run: Result) -> str:
+    """Return values that are equal for runs that learn the same.
+
+    Clients over Flower may differ in each run.
+    """
+    return str(run.folder.path) if over_flower(run.folder.path) else likeness(run.experiment)
 
 
 def _place(run: Result) -> tuple[Path, str, int]:
@@ -215,7 +261,7 @@ SAME_ANYHOW |= {"engine.workers", "engine.address"}
 """Settings that don't change what is learnt."""
 
 LONGEST_VALUE = 24
-"""Characters of a value in a name."""
+"""Characters of a value in a name, and of the part in which it differs from others."""
 
 
 def variants(runs: Sequence[Result]) -> list[tuple[Mapping[str, str], list[Result]]]:
@@ -245,6 +291,12 @@ def _settings(experiment: ExperimentSettings) -> dict[str, str]:
     return {name: repr(value) for name, value in settings_of(experiment, left_out).items()}
 
 
+def likeness(experiment: ExperimentSettings) -> str:
+    """Return values that are equal for experiments that learn the same, whatever their names."""
+    left_out = (BESIDE - {"rounds"}) | SAME_ANYHOW
+    return repr(sorted(settings_of(experiment, left_out).items()))
+
+
 def _telling(parts: Sequence[Mapping[str, str]]) -> list[str]:
     """As few settings as tell these apart, those of the method first."""
     chosen: list[str] = []
@@ -272,9 +324,29 @@ def _count(parts: Sequence[Mapping[str, str]], names: Sequence[str]) -> int:
 def _short_values(values: Iterable[str]) -> dict[str, str]:
     """Return the beginning of each value, or the different parts if beginnings are equal."""
     texts = {value: value.strip("'") for value in values}
-    cut = {
-        value: text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
-        for value, text in texts.items()
-    }
-    counts = Counter(cut.values())
-    return {value: cut[value] if counts[cut[value]] == 1 else texts[value] for value in texts}
+    beginnings = {value: _cut(text) for value, text in texts.items()}
+    short = {}
+    for value, beginning in beginnings.items():
+        alike = [texts[other] for other, begins in beginnings.items() if begins == beginning]
+        short[value] = beginning + (_difference(texts[value], alike) if len(alike) > 1 else "")
+    return short
+
+
+def _difference(text: str, alike: Sequence[str]) -> str:
+    """Return the part in which a text differs from others that begin alike."""
+    shortest, longest = min(map(len, alike)), max(map(len, alike))
+    start = next((n for n in range(shortest) if len({each[n] for each in alike}) > 1), shortest)
+    enough = (
+        n for n in range(start + LONGEST_VALUE, longest) if _distinct(each[:n] for each in alike)
+    )
+    end = next(enough, longest)
+    return text[start:end] + "..." * (end < len(text))
+
+
+def _distinct(texts: Iterable[str]) -> bool:
+    every = list(texts)
+    return len(set(every)) == len(every)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
