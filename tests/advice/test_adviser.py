@@ -170,7 +170,7 @@ def test_regressions_and_clients_with_few_examples_are_advised_on() -> None:
 @pytest.mark.parametrize(
     ("sizes", "why"),
     [
-        ((2, 2, 2), "No client has more than one validation example: "),
+        ((2, 2, 2), "No client has enough training examples to set any apart for validation: "),
         ((1, 1, 5, 5), "No client has more than one validation example: "),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 import umbel
 from tests.advice.test_adviser import LOCAL, net, tables
 from tests.advice.test_verdict import CLIENTS, standing, structure
-from umbel.advice.advice import sentences
+from umbel.advice.advice import headline, sentences
 from umbel.advice.race import _without_losers
 from umbel.advice.structure import Difference
 from umbel.advice.trial import Standing
@@ -88,6 +88,18 @@ def test_clusters_that_became_one_better_model_are_said_to_be_another_start_of_i
         told_now = told(advice, 1, one, alone, way)
         assert any(sentence in each for each in sentences(told_now)) == said
     assert _without_losers([one, alone, merged, standing("clusters", 0.4, 3)])[-1].stopped == ""
+
+
+def test_training_alone_is_advised_with_what_is_true_of_shared_models(
+    advice: umbel.Advice,
+) -> None:
+    one, alone = standing("one", 0.5), standing("local", 0.3)
+    assert headline(told(advice, 1, one, alone)).endswith("no model that clients share is as good.")
+    noise = np.where(np.arange(CLIENTS) % 2, 0.9, -0.9)
+    by_chance = replace(standing("clusters", 0.29, 2), loss=0.29 + noise)
+    found = told(advice, 2, one, alone, by_chance)
+    assert found.verdict.answer == "train alone"
+    assert headline(found).endswith("no model that clients share is surely better.")
 
 
 def test_one_model_for_clients_that_differ_is_advised_with_what_is_true_of_clusters(

@@ -74,10 +74,20 @@ def _what_to_do(advice: Advice) -> str:
         each = ", and let each client fine-tune its own" if verdict.tuned else ""
         return f"Train {verdict.num_clusters} models, one for each cluster of clients{each}."
     if verdict.answer == "train alone":
-        return "Let each client train alone."
+        return f"Let each client train alone{_no_better(advice)}."
     if verdict.answer == "too few examples to tell":
         return "There are too few examples to tell; until there are more, train one model for all."
     return f"Train one model for all clients{tuned}."
+
+
+def _no_better(advice: Advice) -> str:
+    """Return what all models shared by clients have in common, if training alone is advised."""
+    alone = advice.verdict.chosen
+    shared = [each for each in advice.standings if each.contender.kind != "local"]
+    if any(ahead(each, alone) for each in shared):
+        return ""
+    lower = any(each.mean < alone.mean for each in shared)
+    return f": no model that clients share is {'surely better' if lower else 'as good'}"
 
 
 def _untrained(advice: Advice) -> Iterator[str]:
@@ -181,7 +191,7 @@ def _doubts(advice: Advice) -> Iterator[str]:
     if facts.train[1] < FEW_EXAMPLES:
         yield f"Half of the clients have {counted(facts.train[1], 'training example')} or fewer."
     if verdict.one.examples:
-        yield from _few_judges([len(each) for each in verdict.one.examples])
+        yield from _few_judges([len(each) for each in verdict.one.examples], facts.validation)
     if facts.drifts:
         yield (
             f"Test inputs can be told from training inputs (area under the curve "
@@ -197,24 +207,31 @@ def _doubts(advice: Advice) -> Iterator[str]:
     yield from _not_clusters(advice)
 
 
-def _few_judges(counts: Sequence[int]) -> Iterator[str]:
-    """What ways are compared by, where too few clients have examples for a test over clients.
+def _few_judges(counts: Sequence[int], given: int) -> Iterator[str]:
+    """Describe the examples that ways are compared by, if clients are too few for a test.
 
-    `counts` are the clients' validation examples with labels.
+    `counts` are the clients' validation examples with labels; `given` is 0 if they were set apart.
     """
     several = sum(count > 1 for count in counts)
-    if not several:
-        yield "No client has more than one validation example: no gain can be told from chance."
-        return
-    yield (
-        f"Fewer than {FEWEST_CLIENTS} clients can be compared by validation examples: what is "
-        "sure holds for these clients, and need not hold for others."
-    )
-    if left := len(counts) - several:
+    if not any(counts):
         yield (
-            f"{counted(left, 'client')} with fewer than two validation examples "
-            f"{'is' if left == 1 else 'are'} left out of the mean validation losses."
+            "No validation example has a label: nothing tells which way is better."
+            if given
+            else "No client has enough training examples to set any apart for validation: nothing "
+            "tells which way is better."
         )
+    elif not several:
+        yield "No client has more than one validation example: no gain can be told from chance."
+    else:
+        yield (
+            f"Fewer than {FEWEST_CLIENTS} clients can be compared by validation examples: what is "
+            "sure holds for these clients, and need not hold for others."
+        )
+        if left := len(counts) - several:
+            yield (
+                f"{counted(left, 'client')} with fewer than two validation examples "
+                f"{'is' if left == 1 else 'are'} left out of the mean validation losses."
+            )
 
 
 def _not_clusters(advice: Advice) -> Iterator[str]:
