@@ -25,12 +25,15 @@ SEEDS = click.IntRange(1, 10_000)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+LONGEST_PATH, DEEPEST = 3_500, 250
+"""Bytes and parts of a path that leave room for the files of a run."""
+
 MOST_JOBS = 1_000
 """Largest number of processes of one command."""
 
 
 class FilePath(click.Path):
-    """The type of paths: `~` is the home folder."""
+    """The type of paths: `~` is the home folder, and what no system can make is refused."""
 
     def __init__(self, *, dir_okay: bool = True, file_okay: bool = True) -> None:
         super().__init__(dir_okay=dir_okay, file_okay=file_okay, path_type=Path)
@@ -41,7 +44,15 @@ class FilePath(click.Path):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> Any:
-        return super().convert(os.path.expanduser(os.fspath(value)), param, ctx)  # noqa: PTH111
+        """The path. Fails with one line for one that is too long, or has too many folders."""
+        text = os.path.expanduser(os.fspath(value))  # noqa: PTH111
+        size, depth = len(os.fsencode(text)), len(Path(text).parts)
+        if size > LONGEST_PATH or depth > DEEPEST:
+            most = f"{LONGEST_PATH:,} and {DEEPEST}"
+            self.fail(
+                f"a path of {size:,} bytes and {depth:,} parts, of {most} at most", param, ctx
+            )
+        return super().convert(text, param, ctx)
 
 
 def job_count(_: click.Context, __: click.Parameter, value: str) -> int:

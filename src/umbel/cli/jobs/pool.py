@@ -74,7 +74,8 @@ class Job:
         try:
             start(self.process)
         except (EOFError, ConnectionError) as error:
-            why = f"the process that starts all jobs ended while it was loading ({type(error)})"
+            kind = type(error).__name__
+            why = f"the process that starts all jobs ended while it was loading ({kind})"
             how = "--jobs 1 works without it, and fewer --jobs leave more memory for each"
             raise click.ClickException(f"{why}; {how}; go on with: the same command") from None
         theirs.close()  # so that the pipe ends when the job does
