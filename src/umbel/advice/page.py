@@ -110,7 +110,7 @@ def _fates(told: Summary) -> Panel:
     sides = ("worse than one model", "better than one model")
     what = "gain in validation loss over one model"
     chart = Strips("Who gains", what, strips, "beyond chance", sides=sides)
-    return Panel(chart, "A dot a client.")
+    return Panel(chart, "One dot per client.")
 
 
 def _dots(told: Summary, cluster: int) -> Iterator[Dot]:

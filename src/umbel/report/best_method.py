@@ -130,7 +130,7 @@ def leads(order: MethodStanding, measure: Measure) -> Iterator[Panel]:
     note = (
         f"Diamonds: how far {name} is ahead of the other in the mean, on the same clients under "
         "the same seeds, with the 95% interval; hollow where that includes zero: it could be "
-        "chance. Dots: seeds."
+        "chance. One dot per seed."
     )
     yield Panel(figure, note, wide=True)
 

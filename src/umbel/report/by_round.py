@@ -59,7 +59,9 @@ def quality(run: Result) -> Iterator[Panel]:
         mean = course(run, "mean over clients", lambda r: r.accuracy, lambda r: r.accuracy_std)
         worst = course(run, "worst client", lambda r: r.worst)
         chart = Chart("Accuracy", "round", "test accuracy", (mean, worst), clustered)
-        yield Panel(chart, "Band: the standard deviation over clients on both sides of the mean.")
+        yield Panel(
+            chart, "The band is the standard deviation over clients on both sides of the mean."
+        )
     loss = course(run, "mean over clients", lambda r: r.judged("loss"))
     if loss.x:
         yield Panel(Chart("Loss", "round", f"{split} loss", (loss,), clustered))

@@ -65,10 +65,9 @@ def cluster_map(run: Result) -> Panel | None:
         is_map=True,
         kind_title="planted group",
     )
-    notes = ["Each dot is a client; below each cluster its number, and of how many clients"]
-    notes += ["shape its planted group"] if grouped else []
-    notes += ["area its training examples"] if run.finished else []
-    sentence = "; ".join(notes) + "."
+    sentence = "One dot per client, in the colour of its cluster"
+    sentence += " and the shape of its planted group." if grouped else "."
+    sentence += " The larger a dot, the more training examples." if run.finished else ""
     if len(clusters) > len(shown):
         sentence += f" The {len(shown)} largest of {len(clusters)} clusters are shown."
     if sum(map(len, thinned)) < sum(map(len, shown)):
@@ -109,7 +108,7 @@ def fortunes(run: Result) -> Panel | None:
         tuple(dots),
         "cluster" if grouped else "",
     )
-    note = f"The worst: {', '.join(client.name for client in ranked[:3])}."
+    note = f"One dot per client. The worst are {', '.join(client.name for client in ranked[:3])}."
     if step > 1:
         note += (
             f" Of {len(ranked)} clients the 100 worst are drawn, and one in {step} of the others."
@@ -127,7 +126,9 @@ def _row_by_row(run: Result, ranked: Sequence[Client]) -> Panel:
         strips.append(Strip(client.name, (dot,)))
     what = "test loss" if run.by_loss else "test accuracy"
     figure = Strips("Client by client", what, tuple(strips), "cluster")
-    return Panel(figure, "The worst first; colour and shape: the cluster.", wide=True)
+    return Panel(
+        figure, "One dot per client, the worst first, in the colour of its cluster.", wide=True
+    )
 
 
 def _thinned(clients: Sequence[Client], total: int) -> list[Client]:

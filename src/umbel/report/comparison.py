@@ -36,6 +36,9 @@ from umbel.run.metrics import names_of
 from umbel.run.records import RoundValue, judged_metric
 from umbel.summary import three_digits
 
+COSTS = ("MB", "gradients", "losses of", "seconds")
+"""How the heads of columns begin that say what a method costs."""
+
 
 @dataclass(frozen=True)
 class Sheet:
@@ -43,6 +46,13 @@ class Sheet:
 
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+
+    def part(self, costs: bool) -> tuple[list[str], list[list[str]]]:
+        """The heads and rows of the columns about costs, or of all others, after the first."""
+        places = [
+            n for n, head in enumerate(self.heads) if n == 0 or head.startswith(COSTS) is costs
+        ]
+        return [self.heads[n] for n in places], [[row[n] for n in places] for row in self.rows]
 
     @property
     def markdown(self) -> str:
@@ -81,18 +91,18 @@ class Sheet:
 
 
 def sheet(methods: Methods) -> Sheet:
-    """One row per method, the best last; columns without any value are left out."""
+    """One row per method, in their order; columns without any value are left out."""
     by_loss = all(run.by_loss for _, runs in methods for run in runs)
     columns: list[tuple[str, Callable[[Sequence[Result]], str]]] = [
         ("accuracy", lambda runs: spread_text([run.so_far.accuracy for run in runs], 3)),
         ("worst client", lambda runs: spread_text([run.so_far.worst for run in runs], 3)),
         ("loss", lambda runs: spread_text([run.so_far.loss for run in runs], 4, True)),
         *((name, partial(_metric, name)) for name in _metrics(methods)),
+        ("ARI", lambda runs: spread_text([run.so_far.ari for run in runs], 2)),
+        ("clusters", lambda runs: mean_text([run.so_far.num_clusters for run in runs], 1)),
     ]
     costs: list[tuple[str, Callable[[Sequence[Result]], str]]] = [
-        ("ARI", lambda runs: spread_text([run.so_far.ari for run in runs], 2)),
         ("purity", lambda runs: spread_text([run.so_far.purity for run in runs], 2)),
-        ("clusters", lambda runs: mean_text([run.so_far.num_clusters for run in runs], 1)),
         ("MB to a client", lambda runs: _traffic([run.megabytes_down for run in runs])),
         ("MB from a client", lambda runs: _traffic([run.megabytes_up for run in runs])),
         ("gradients of a client", lambda runs: _evaluations("gradient", runs)),
@@ -163,8 +173,8 @@ def courses(methods: Methods) -> Iterator[Panel]:
         if known:
             uneven_ends = any(len({len(run.records) for run in runs}) > 1 for _, runs in methods)
             until = ", up to the round in which the first seed of a method ended" * uneven_ends
-            note = f"Lines: mean over seeds{until}; bands: population standard deviation."
-            note = note if seeds > 1 else ""
+            note = f"A line is the mean over seeds{until}; its band is the standard deviation."
+            note = note if seeds > 1 else "A line per method."
             chart = Chart(title, "round", what, known, counts=title == "Clusters")
             yield Panel(chart, note, wide=title == "Accuracy")
 
@@ -174,7 +184,7 @@ def ends(methods: Methods) -> Iterator[Panel]:
     by_loss = all(run.by_loss for _, runs in methods for run in runs)
     what = "test loss" if by_loss else "test accuracy"
     strips = []
-    for name, runs in reversed(methods):
+    for name, runs in methods:
         seeds, last = [run.experiment.seed for run in runs], [run.so_far for run in runs]
         mean = list(zip(seeds, [r.loss if by_loss else r.accuracy for r in last], strict=True))
         worst = list(zip(seeds, [r.worst for r in last], strict=True))
@@ -184,7 +194,7 @@ def ends(methods: Methods) -> Iterator[Panel]:
     if not any(strip.dots for strip in strips):
         return
     finished = all(run.finished for _, runs in methods for run in runs)
-    note = "After the last round" + ("." if finished else " that was evaluated.")
+    note = "Two dots per seed, after the last round" + ("." if finished else " that was evaluated.")
     yield Panel(Strips("Every seed", what, tuple(strips), "each seed's"), note)
     yield from _price(methods, by_loss, what)
 
@@ -213,7 +223,7 @@ def _price(methods: Methods, by_loss: bool, what: str) -> Iterator[Panel]:
     log = min(wide) > 0 and max(wide) > 4 * min(wide)
     yield Panel(
         Chart("What it costs", "MB to and from each client", what, known, log_x=log),
-        "The whole run; a marker a seed.",
+        "One dot per seed; the traffic is that of the whole run.",
     )
 
 

@@ -50,7 +50,7 @@ class Fates:
         title = f"Each client against {self.baseline.name}"
         figure = Strips(title, f"{what} than {self.baseline.name}", tuple(strips), sides=SIDES)
         note = (
-            f"Each dot is a client under a seed: how much better it fares than with "
+            f"One dot per client and seed: how much better the client fares than with "
             f"{self.baseline.name}. Diamonds: means with 95% intervals, hollow: may be chance."
         )
         least = max(len(gained) for _, gained in self.rows)

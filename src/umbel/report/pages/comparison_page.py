@@ -44,7 +44,7 @@ def comparison_page(
     """
     finished = [run for run in runs if run.finished]
     shown = finished or list(runs)
-    methods = by_method(shown)
+    methods = by_method(shown)[::-1]  # the best first
     measure = measure_of(shown)
     rivals = contenders(shown, measure)
     order = standing(rivals, measure)
@@ -103,7 +103,7 @@ def _caption(heads: Sequence[str], methods: Methods) -> str:
     when = "after the last round" + ("" if finished else " that was evaluated")
     said = [", ".join(filter(None, (over_seeds(methods), when)))]
     if len(methods) > 1 and {"accuracy", "loss"} & {*heads}:
-        said.append("the best method is in the last row, which may be due to chance")
+        said.append("the best method is in the first row, which may be due to chance")
     # With a space at the end, as "losses of a client" does not begin with the word "loss".
     starts = [f"{head} " for head in heads]
     said += [m for of, m in MEANINGS.items() if any(h.startswith(f"{of} ") for h in starts)]

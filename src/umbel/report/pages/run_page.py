@@ -72,6 +72,12 @@ def _headline(run: Result) -> Iterator[tuple[str, str, str]]:
         yield "Worst client", number_text(last.worst, 3), whose
     elif run.by_loss and named and worst is not None:
         yield "Worst client's loss", number_text(worst.loss, 4), whose
+    # Before its first checkpoint, a run's clients are not known.
+    of_all = f"of {counted(len(run.clients), 'client')}" if run.clients else ""
+    more = (of_all + not_served_apart(last)).removeprefix(", ")
+    yield "Clusters", number_text(last.num_clusters, 0), more
+    if run.has_groups:
+        yield "ARI", number_text(last.ari, 2), f"purity {number_text(last.purity, 2)}; 1 is perfect"
     even = fairness(run, Baselines({}))
     if even.worst_tenth is not None:
         more = f"mean {measure} of the tenth that fare worst"
@@ -79,12 +85,6 @@ def _headline(run: Result) -> Iterator[tuple[str, str, str]]:
     if "tuned_share" in last.measures:
         before = f"{number_text(last.measures.get(f'untuned_{measure}'), digits)} without"
         yield "Fine-tuned", f"{last.measures['tuned_share'] or 0:.0%} of clients", before
-    # Before its first checkpoint, a run's clients are not known.
-    of_all = f"of {counted(len(run.clients), 'client')}" if run.clients else ""
-    more = (of_all + not_served_apart(last)).removeprefix(", ")
-    yield "Clusters", number_text(last.num_clusters, 0), more
-    if run.has_groups:
-        yield "ARI", number_text(last.ari, 2), f"purity {number_text(last.purity, 2)}; 1 is perfect"
     said = "agreement of clusters; 0 is that of chance"
     for name, value in agreement(run.clients).items():
         yield f"AMI with {name}", number_text(value, 2), said
