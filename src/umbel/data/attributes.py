@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -79,23 +79,33 @@ def read_attributes(folder: Path, names: tuple[str, ...]) -> dict[str, tuple[str
         raise UsageError(f"{file}: not a table of values between commas: {error}") from None
     fine = len(head) > 1 and head[0] == OWNER and len(set(head)) == len(head)
     check(fine, f"{file}: line 1", ",".join(head), f"of the form {OWNER},NAME with different names")
-    rows: dict[str, list[str]] = {}
-    known = dict.fromkeys(names)  # ordered, with fast look-up
-    for number, row in enumerate(lines, start=2):
-        if not row:
+    rows = by_client(file, enumerate(lines, start=2), names, len(head), f"one for each of {head}")
+    columns = zip(*rows, strict=True)
+    return attributes_of(dict(zip(head[1:], columns, strict=True)), names)
+
+
+def by_client(
+    file: Path,
+    lines: Iterable[tuple[int, list[str]]],
+    names: Sequence[str],
+    width: int,
+    expected: str,
+) -> list[list[str]]:
+    """The values behind each client's name in numbered lines of a file, in clients' order.
+
+    Empty lines do not count. Raises `UsageError` unless each client has one line of `width` values.
+    """
+    found: dict[str, list[str]] = {}
+    known = set(names)
+    for number, row in lines:
+        if not any(row):
             continue
-        said = counted(len(row), "value")
-        check(len(row) == len(head), f"{file}: line {number}", said, f"one for each of {head}")
-        check_owner(row[0], rows, known, f"{file}: line {number}")
-        rows[row[0]] = row[1:]
+        where = f"{file}: line {number}"
+        check(len(row) == width, where, counted(len(row), "value"), expected)
+        if row[0] not in known:
+            raise UsageError(f"{where}: {shown(row[0])} is not a client; known: {few(names)}")
+        check(row[0] not in found, where, row[0], "named only once")
+        found[row[0]] = row[1:]
     for name in names:
-        check(name in rows, str(file), name, "in the file, which needs a line for each client")
-    columns = {name: [rows[c][place] for c in names] for place, name in enumerate(head[1:])}
-    return attributes_of(columns, names)
-
-
-def check_owner(name: str, before: Container[str], names: Collection[str], where: str) -> None:
-    """Raise `UsageError` unless a line names one of these clients for the first time."""
-    if name not in names:
-        raise UsageError(f"{where}: {shown(name)} is not a client; known: {few(list(names))}")
-    check(name not in before, where, name, "named only once")
+        check(name in found, str(file), name, "in the file, which needs a line for each client")
+    return [found[name] for name in names]

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umbel.checks import check
-from umbel.data.attributes import OWNER, check_owner
+from umbel.data.attributes import OWNER, by_client
 from umbel.data.objects import is_missing
 from umbel.files.reading import read_text
-from umbel.summary import counted
 
 HEADER = [OWNER, "group"]
 
@@ -26,20 +25,13 @@ def read_groups(file: Path, names: list[str], alone: bool = False) -> Sequence[i
     """
     if not file.exists():
         return None
-    group_of: dict[str, str] = {}
-    known = dict.fromkeys(names)  # ordered, with fast look-up
-    for number, line in enumerate(read_text(file).splitlines(), start=1):
-        where, parts = f"{file}: line {number}", [part.strip() for part in line.split(",")]
-        is_header = number == 1 and parts == HEADER and OWNER not in names
-        if line.strip() and not is_header:
-            found = counted(len(parts), "value")
-            check(len(parts) == 2, where, found, "of the form client,group")
-            check(bool(parts[1]), where, line.strip(), "a client and its group")
-            check_owner(parts[0], group_of, known, where)
-            group_of[parts[0]] = parts[1]
-    for name in names:
-        check(name in group_of, str(file), name, "in the file, which needs a line for each client")
-    words = [group_of[name] for name in names]
+    lines = [[part.strip() for part in line.split(",")] for line in read_text(file).splitlines()]
+    if lines and lines[0] == HEADER and OWNER not in names:
+        lines[0] = []
+    found = by_client(file, enumerate(lines, start=1), names, 2, "of the form client,group")
+    words = [word for (word,) in found]
+    for name, word in zip(names, words, strict=True):
+        check(bool(word), str(file), name, "a client and its group")
     if alone:
         return [int(w) if is_number(w) else zlib.crc32(w.encode()) % 2**31 for w in words]
     return list(map(int, words)) if all(map(is_number, words)) else words

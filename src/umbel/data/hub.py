@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPException, InvalidURL
@@ -16,36 +15,15 @@ PATIENCE = 5.0
 
 
 def answers(url: str, patience: float = PATIENCE) -> bool:
-    """Whether a server answers at this address in time, with any answer.
-
-    The request runs in its own thread, because name look-ups have no time limit.
-    """
-    answered = threading.Event()
-
-    def ask() -> None:
-        try:
-            if _answers(url, patience):
-                answered.set()
-        finally:
-            done.set()
-
-    done = threading.Event()
-    threading.Thread(target=ask, daemon=True).start()
-    done.wait(patience)
-    return answered.is_set()
-
-
-def _answers(url: str, patience: float) -> bool:
+    """Whether a server answers at this address in time, with any answer."""
     try:
         urlopen(Request(url, method="HEAD"), timeout=patience).close()
-    except HTTPError:
-        return True
     except URLError as error:  # the library may succeed with other certificates
-        return isinstance(error.reason, ssl.SSLError)
-    except (OSError, ValueError, InvalidURL):  # the last two: invalid addresses
+        return isinstance(error, HTTPError) or isinstance(error.reason, ssl.SSLError)
+    except (OSError, ValueError):  # the last one: invalid addresses
         return False
-    except HTTPException:  # a server answers, in another protocol
-        return True
+    except HTTPException as error:  # a server answers, in another protocol
+        return not isinstance(error, InvalidURL)
     return True
 
 
