@@ -21,12 +21,6 @@ CACHE_DIR_VARIABLE = "UMBEL_CACHE_DIR"
 PARTIAL = ".partial-"
 """Part of the names of incomplete folders."""
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Error numbers of a disk on which there is no room, which no file that is read has."""
-
-TOO_LITTLE_ROOM = "Not enough disk space"
-"""How the message of `datasets` begins if it finds too little room before it writes."""
-
 
 def cache_directory() -> Path:
     """`UMBEL_CACHE_DIR`, or else the user's cache directory.
@@ -53,26 +47,9 @@ def naming_cache(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         # If the disk is full, NumPy reports how many bytes it wrote, but neither reason nor file.
-        raise _refused(error.errno or errno.ENOSPC, folder) from None
-
-
-def check_room(error: BaseException, folder: Path, variable: str = CACHE_DIR_VARIABLE) -> None:
-    """Raise an `OSError` that names `folder` if an error comes from too little room on its disk.
-
-    Libraries raise errors of their own from those of the system. `variable` sets the folder.
-    """
-    link: BaseException | None = error
-    while link is not None:
-        if isinstance(link, OSError):
-            number = errno.ENOSPC if str(link).startswith(TOO_LITTLE_ROOM) else link.errno
-            if number in NO_ROOM:
-                raise _refused(number, folder, variable) from error
-        link = link.__cause__ or link.__context__
-
-
-def _refused(number: int, folder: Path, variable: str = CACHE_DIR_VARIABLE) -> OSError:
-    why = f"{os.strerror(number)}; {variable} says where decoded examples are kept"
-    return OSError(number, why, str(folder))
+        number = error.errno or errno.ENOSPC
+        why = f"{os.strerror(number)}; {CACHE_DIR_VARIABLE} says where decoded examples are kept"
+        raise OSError(number, why, str(folder)) from None
 
 
 def cached(folder: Path) -> Arrays:

@@ -29,7 +29,6 @@ from umbel.data.cache import (
     PARTIAL,
     cache_directory,
     cached,
-    check_room,
     naming_cache,
     remove_partial,
     save,
@@ -43,7 +42,6 @@ from umbel.settings import whole_path
 log = logging.getLogger(__name__)
 
 DATA_DIR_VARIABLE = "UMBEL_DATA_DIR"
-HUB_CACHE_VARIABLE = "HF_HOME"
 
 DECODING = 3
 """Version of decoding: if it changes, all files are decoded again."""
@@ -216,7 +214,6 @@ class _Parquet:
         except UsageError as error:
             raise UsageError(f"{self.file}: {error}") from None
         except Exception as error:  # libraries for Parquet and images raise many types
-            check_room(error, Path(scratch).parent)
             reason = " ".join(str(error.__cause__ or error).split())
             raise UsageError(f"{self.file}: can't be read as images in Parquet: {reason}") from None
 
@@ -240,7 +237,6 @@ class _Hub:
             with offline(datasets) if silent else nullcontext():
                 dataset = datasets.load_dataset(self.name, split=self.split)
         except Exception as error:
-            check_room(error, Path(datasets.config.HF_DATASETS_CACHE), HUB_CACHE_VARIABLE)
             if not isinstance(error, OSError | ValueError):  # offline, or the split is missing
                 raise
             reason = f"{endpoint} does not answer" if silent else first_line(error)
