@@ -39,10 +39,26 @@ def check_splits(split: str, test_split: str | None) -> None:
     check(not both, "test_split", test_split, f"disjoint from split = {split!r}")
 
 
-def check_validation(fraction: float | None) -> None:
-    """Raise `UsageError` unless this is a fraction of a client's training examples, or None."""
-    fine = fraction is None or 0 <= fraction < 1
-    check(fine, "validation_fraction", fraction, "in [0, 1)")
+def check_least(settings: object, least: int, *names: str) -> None:
+    """Raise `UsageError` unless the settings of these names are `least` or more."""
+    for name in names:
+        value = getattr(settings, name)
+        check(value >= least, name, value, f"{least} or more")
+
+
+def check_clients(clients: int, count: int, what: str) -> None:
+    """Raise `UsageError` unless there is a client for each of `count` groups, or the like."""
+    check(clients >= count, "clients", clients, f"at least one for each of {count} {what}")
+
+
+def check_apart(validation: float | None, test: float | None = None) -> None:
+    """Raise `UsageError` unless these are fractions of a client's examples to be set apart.
+
+    Without a fraction for validation nothing is; a fraction for the test must be above 0.
+    """
+    check(test is None or 0 < test < 1, "test_fraction", test, "in (0, 1)")
+    fine = validation is None or 0 <= validation < 1
+    check(fine, "validation_fraction", validation, "in [0, 1)")
 
 
 def check_normalise(normalise: tuple[float, ...]) -> None:

@@ -10,7 +10,7 @@ from umbel.checks import check
 from umbel.data.bearings import windows
 from umbel.data.federation import Federation
 from umbel.data.partition import check_few, client_sizes, draw, equal_groups
-from umbel.data.scenarios.base import Scenario, check_examples, check_validation
+from umbel.data.scenarios.base import Scenario, check_apart, check_clients, check_examples
 from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
 
@@ -39,12 +39,10 @@ class BearingFaults(Scenario):
     validation_fraction: float | None = None  # of what is left for training, for validation
 
     def __post_init__(self) -> None:
-        expected = f"at least one for each of {len(PAIRS)} groups"
-        check(self.clients >= len(PAIRS), "clients", self.clients, expected)
+        check_clients(self.clients, len(PAIRS), "groups")
         check(8 <= self.window <= 120_000, "window", self.window, "in 8 to 120,000")
         check_examples(self.examples)
-        check(0 < self.test_fraction < 1, "test_fraction", self.test_fraction, "in (0, 1)")
-        check_validation(self.validation_fraction)
+        check_apart(self.validation_fraction, self.test_fraction)
 
     def build(self, seed: int, sources: Sources) -> Federation:
         rng = generator(seed, Stream.DATA)

@@ -12,7 +12,7 @@ from umbel.checks import check, check_memory, nearest
 from umbel.data.channels import ENVIRONMENTS, SIDE, Channels, cost2100, generated
 from umbel.data.federation import Federation
 from umbel.data.partition import equal_groups
-from umbel.data.scenarios.base import Scenario, check_validation
+from umbel.data.scenarios.base import Scenario, check_apart, check_clients, check_least
 from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
 
@@ -46,11 +46,9 @@ class ChannelState(Scenario):
         for name in names:
             known = f"known; {nearest(name, ENVIRONMENTS)}"
             check(name in ENVIRONMENTS, "environments", name, known)
-        expected = f"at least one for each of {len(names)} environments"
-        check(self.clients >= len(names), "clients", self.clients, expected)
-        check(self.examples >= 1, "examples", self.examples, "1 or more")
-        check(0 < self.test_fraction < 1, "test_fraction", self.test_fraction, "in (0, 1)")
-        check_validation(self.validation_fraction)
+        check_clients(self.clients, len(names), "environments")
+        check_least(self, 1, "examples")
+        check_apart(self.validation_fraction, self.test_fraction)
 
     def build(self, seed: int, sources: Sources) -> Federation:
         matrices = self.clients * self.examples

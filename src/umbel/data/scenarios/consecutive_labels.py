@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from umbel.checks import check
 from umbel.data.federation import Federation
 from umbel.data.partition import Labels
-from umbel.data.scenarios.base import Scenario, check_validation
+from umbel.data.scenarios.base import Scenario, check_apart, check_least
 from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
 
@@ -34,13 +34,11 @@ class ConsecutiveLabels(Scenario):
     validation_fraction: float | None = None  # of what is left for training, for validation
 
     def __post_init__(self) -> None:
-        check(self.clients >= 1, "clients", self.clients, "1 or more")
-        check(self.labels_per_client >= 1, "labels_per_client", self.labels_per_client, "1 or more")
+        check_least(self, 1, "clients", "labels_per_client")
         mean, deviation = self.log_examples
         fine = mean <= 20 and 0 <= deviation <= 5
         check(fine, "log_examples", self.log_examples, "a mean up to 20, and a deviation up to 5")
-        check(0 < self.test_fraction < 1, "test_fraction", self.test_fraction, "in (0, 1)")
-        check_validation(self.validation_fraction)
+        check_apart(self.validation_fraction, self.test_fraction)
 
     def build(self, seed: int, sources: Sources) -> Federation:
         rng = generator(seed, Stream.DATA)

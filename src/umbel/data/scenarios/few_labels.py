@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from umbel.checks import check
 from umbel.data.federation import Federation
 from umbel.data.partition import Labels, check_few, client_sizes, draw
-from umbel.data.scenarios.base import Scenario, check_examples, check_validation
+from umbel.data.scenarios.base import Scenario, check_apart, check_examples, check_least
 from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
 
@@ -31,11 +31,9 @@ class FewLabels(Scenario):
     validation_fraction: float | None = None  # of what is left for training, for validation
 
     def __post_init__(self) -> None:
-        check(self.clients >= 1, "clients", self.clients, "1 or more")
-        check(self.labels_per_client >= 1, "labels_per_client", self.labels_per_client, "1 or more")
+        check_least(self, 1, "clients", "labels_per_client")
         check_examples(self.examples)
-        check(0 < self.test_fraction < 1, "test_fraction", self.test_fraction, "in (0, 1)")
-        check_validation(self.validation_fraction)
+        check_apart(self.validation_fraction, self.test_fraction)
 
     def build(self, seed: int, sources: Sources) -> Federation:
         rng = generator(seed, Stream.DATA)

@@ -17,9 +17,10 @@ from umbel.data.client_files import CLASSES, GROUPS, KNOWN_ARRAYS, SCALE
 from umbel.data.federation import Federation
 from umbel.data.groups import read_groups
 from umbel.data.npz import client_files, read_arrays
-from umbel.data.scenarios.base import Scenario, check_validation
+from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.data.splits import by_name, set_apart
+from umbel.data.tables.parts import check_fractions
 from umbel.seeds import Stream
 from umbel.settings import whole_path
 from umbel.summary import few
@@ -44,8 +45,7 @@ class Folder(Scenario):
     validation_fraction: float | None = None  # of what is left for training, for validation
 
     def __post_init__(self) -> None:
-        check(0 <= self.test_fraction < 1, "test_fraction", self.test_fraction, "in [0, 1)")
-        check_validation(self.validation_fraction)
+        check_fractions(self.validation_fraction, self.test_fraction)
         classes = self.num_classes
         check(classes is None or classes >= 1, "num_classes", classes, "1 or more")
 

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from umbel.checks import UsageError, check
 from umbel.data.federation import Federation
 from umbel.data.leaf import LETTERS, leaf_files, read_users
-from umbel.data.scenarios.base import Scenario, check_validation
+from umbel.data.scenarios.base import Scenario, check_least
 from umbel.data.sources import Sources
 from umbel.data.tables.features import hashed_texts
+from umbel.data.tables.parts import check_fractions
 from umbel.seeds import Stream, generator
 from umbel.summary import few
 
@@ -46,12 +47,10 @@ class LeafUsers(Scenario):
     validation_fraction: float | None = None  # of what is left for training, for validation
 
     def __post_init__(self) -> None:
-        for name, lowest in (("clients", 0), ("least", 1), ("text_features", 1)):
-            value = getattr(self, name)
-            check(value >= lowest, name, value, f"{lowest} or more")
+        check_least(self, 0, "clients")
+        check_least(self, 1, "least", "text_features")
         check(all(size >= 1 for size in self.shape), "shape", self.shape, "sizes of 1 or more")
-        check(0 <= self.test_fraction < 1, "test_fraction", self.test_fraction, "in [0, 1)")
-        check_validation(self.validation_fraction)
+        check_fractions(self.validation_fraction, self.test_fraction)
 
     def build(self, seed: int, sources: Sources) -> Federation:
         folder = Path(self.path) if self.source is None else sources.path(self.source)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from umbel.checks import check, check_memory
 from umbel.data.federation import Federation
 from umbel.data.partition import equal_groups
-from umbel.data.scenarios.base import Scenario, check_validation
+from umbel.data.scenarios.base import Scenario, check_apart, check_clients, check_least
 from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
 
@@ -38,11 +38,9 @@ class LinearRegressions(Scenario):
         fine = bool(self.angles) and all(-90 < angle < 90 for angle in self.angles)
         check(fine, "angles", self.angles, "a list of angles in (-90, 90)")
         check(0 <= self.noise <= 1e30, "noise", self.noise, "in 0 to 1e30")
-        expected = f"at least one for each of {len(self.angles)} groups"
-        check(self.clients >= len(self.angles), "clients", self.clients, expected)
-        check(self.examples >= 1, "examples", self.examples, "1 or more")
-        check(self.test_examples >= 1, "test_examples", self.test_examples, "1 or more")
-        check_validation(self.validation_fraction)
+        check_clients(self.clients, len(self.angles), "groups")
+        check_least(self, 1, "examples", "test_examples")
+        check_apart(self.validation_fraction)
 
     def build(self, seed: int, sources: Sources) -> Federation:  # noqa: ARG002
         points = self.clients * (self.examples + self.test_examples)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from umbel.checks import check
 from umbel.data.arrays import Arrays
 from umbel.data.federation import Federation
-from umbel.data.scenarios.base import Scenario, check_examples, check_validation
+from umbel.data.scenarios.base import Scenario, check_apart, check_examples
 from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
 
@@ -39,8 +39,7 @@ class Natural(Scenario):
         check(self.clients >= 1, "clients", self.clients, "1 or more")
         check(len(self.examples) in (0, 2), "examples", self.examples, "() or (least, most)")
         check_examples(self.examples)
-        check(0 < self.test_fraction < 1, "test_fraction", self.test_fraction, "in (0, 1)")
-        check_validation(self.validation_fraction)
+        check_apart(self.validation_fraction, self.test_fraction)
 
     def build(self, seed: int, sources: Sources) -> Federation:
         arrays = sources.load(self.source, self.split)

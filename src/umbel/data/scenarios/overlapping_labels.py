@@ -12,7 +12,7 @@ from umbel.checks import check
 from umbel.data.arrays import Arrays
 from umbel.data.federation import Federation
 from umbel.data.partition import Labels, check_few, deal_alike, equal_groups
-from umbel.data.scenarios.base import Scenario, check_splits, check_validation
+from umbel.data.scenarios.base import Scenario, check_apart, check_clients, check_splits
 from umbel.data.shifts import Images
 from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
@@ -53,12 +53,10 @@ class OverlappingLabels(Scenario):
             mine and min(mine) >= 0 and len(set(mine)) == len(mine) for mine in self.labels
         )
         check(fine, "labels", self.labels, "a list of different labels for each group")
-        expected = f"at least one for each of {len(self.labels)} groups"
-        check(self.clients >= len(self.labels), "clients", self.clients, expected)
+        check_clients(self.clients, len(self.labels), "groups")
         limit = self.images_per_label
         check(limit == "all" or limit >= 1, "images_per_label", limit, '1 or more, or "all"')
-        check(0 < self.test_fraction < 1, "test_fraction", self.test_fraction, "in (0, 1)")
-        check_validation(self.validation_fraction)
+        check_apart(self.validation_fraction, self.test_fraction)
 
     def build(self, seed: int, sources: Sources) -> Federation:
         rng = generator(seed, Stream.DATA)

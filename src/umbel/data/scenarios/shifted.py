@@ -15,10 +15,11 @@ from umbel.data.federation import Federation
 from umbel.data.partition import Labels, apportioned, check_few, client_sizes, draw
 from umbel.data.scenarios.base import (
     Scenario,
+    check_apart,
+    check_clients,
     check_examples,
     check_normalise,
     check_splits,
-    check_validation,
 )
 from umbel.data.shifts import Group, Images, Rotate, Shift
 from umbel.data.sources import Sources
@@ -55,8 +56,7 @@ class Shifted(Scenario):
         small = self.clients * sum(self.shares) < inf
         check(small, "shares", self.shares, "numbers with a finite sum")
         check_examples(self.examples)
-        check(0 < self.test_fraction < 1, "test_fraction", self.test_fraction, "in (0, 1)")
-        check_validation(self.validation_fraction)
+        check_apart(self.validation_fraction, self.test_fraction)
         check_normalise(self.normalise)
         alone = not (self.normalise and self.standardise)
         check(alone, "normalise", self.normalise, "(), as `standardise` is true")
@@ -105,8 +105,7 @@ class Shifted(Scenario):
         """The number of clients of each group."""
         shares = self.shares or (1.0,) * num_groups
         check(len(shares) == num_groups, "shares", self.shares, f"one for {num_groups} groups")
-        expected = f"at least one for each of {num_groups} groups"
-        check(self.clients >= num_groups, "clients", self.clients, expected)
+        check_clients(self.clients, num_groups, "groups")
         counts = apportioned(self.clients, shares)
         for group, count in enumerate(counts.tolist()):
             expected = f"enough for a client of group {group} among {self.clients}"

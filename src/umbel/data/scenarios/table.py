@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from umbel.checks import UsageError, check, check_memory
 from umbel.data.federation import Federation
 from umbel.data.scaling import Scale, federated, pooled
-from umbel.data.scenarios.base import Scenario
+from umbel.data.scenarios.base import Scenario, check_least
 from umbel.data.sources import Sources
 from umbel.data.split_names import SPLIT, check_no_splits
 from umbel.data.splits import for_validation
@@ -118,12 +118,8 @@ class Table(Scenario):
 
     def __post_init__(self) -> None:
         check_fractions(self.validation_fraction, self.test_fraction)
-        for name in ("train_rows", "validation_rows", "test_rows", "least_rows"):
-            value = getattr(self, name)
-            check(value >= 0, name, value, "0 or more")
-        for name in ("least_clients", "most_categories", "text_features"):
-            value = getattr(self, name)
-            check(value >= 1, name, value, "1 or more")
+        check_least(self, 0, "train_rows", "validation_rows", "test_rows", "least_rows")
+        check_least(self, 1, "least_clients", "most_categories", "text_features")
         least = self.text_tokens is None or self.text_tokens >= 1
         check(least, "text_tokens", self.text_tokens, "1 or more")
         fine = len(self.separator) == 1 and self.separator.isascii()

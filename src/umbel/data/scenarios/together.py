@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from umbel.checks import UsageError, check, within
 from umbel.data.federation import Federation
 from umbel.data.partition import equal_groups
-from umbel.data.scenarios.base import Scenario, check_examples
+from umbel.data.scenarios.base import Scenario, check_clients, check_examples
 from umbel.data.scenarios.shifted import Shifted
 from umbel.data.sources import Sources
 from umbel.data.splits import Pair
@@ -30,8 +30,7 @@ class Together(Scenario):
 
     def __post_init__(self) -> None:
         check(bool(self.parts), "parts", self.parts, "a list with at least one scenario")
-        expected = f"at least one for each of {len(self.parts)} parts"
-        check(self.clients >= len(self.parts), "clients", self.clients, expected)
+        check_clients(self.clients, len(self.parts), "parts")
         check_examples(self.examples)
 
     def build(self, seed: int, sources: Sources) -> Federation:

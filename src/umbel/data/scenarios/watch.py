@@ -13,7 +13,7 @@ from umbel.checks import UsageError, check
 from umbel.data.federation import Federation
 from umbel.data.npz import client_files, read_arrays
 from umbel.data.recordings import Windows
-from umbel.data.scenarios.base import Scenario
+from umbel.data.scenarios.base import Scenario, check_least
 from umbel.data.scenarios.windows import check_numbers, federation_of
 from umbel.data.sources import Sources
 from umbel.data.tables.parts import PARTS, check_fractions, client_generator, divided
@@ -40,8 +40,7 @@ class Watch(Scenario):
 
     def __post_init__(self) -> None:
         check_fractions(self.validation_fraction, 0.0)
-        for name in ("windows_per_class", "validation_per_class"):
-            check(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
+        check_least(self, 0, "windows_per_class", "validation_per_class")
 
     def build(self, seed: int, sources: Sources) -> Federation:
         files = client_files(sources.path(self.source))

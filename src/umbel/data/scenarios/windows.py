@@ -18,7 +18,7 @@ from umbel.data.federation import Federation
 from umbel.data.npz import client_files, read_arrays
 from umbel.data.recordings import Cut, Labelling, Windows
 from umbel.data.scaling import pooled
-from umbel.data.scenarios.base import Scenario
+from umbel.data.scenarios.base import Scenario, check_least
 from umbel.data.sources import Sources
 from umbel.data.splits import for_validation
 from umbel.data.tables.parts import PARTS, check_fractions
@@ -48,8 +48,7 @@ class RecordedWindows(Scenario):
     num_classes: int | None = None  # default: the largest label plus one
 
     def __post_init__(self) -> None:
-        for name in ("length", "stride"):
-            check(getattr(self, name) >= 1, name, getattr(self, name), "1 or more")
+        check_least(self, 1, "length", "stride")
         check_fractions(self.validation_fraction, self.test_fraction)
 
     def build(self, seed: int, sources: Sources) -> Federation:  # noqa: ARG002

@@ -10,10 +10,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.checks import check, check_memory
+from umbel.checks import check_memory
 from umbel.client.batches import IGNORED
 from umbel.data.federation import Federation
-from umbel.data.scenarios.base import Scenario
+from umbel.data.scenarios.base import Scenario, check_least
 from umbel.data.sources import Sources
 from umbel.data.splits import for_validation
 from umbel.data.tables.clients import clients_of, known_of, texts_of
@@ -45,9 +45,8 @@ class Words(Scenario):
     test_fraction: float = 0.15  # of each client's words
 
     def __post_init__(self) -> None:
-        check(self.words >= 0, "words", self.words, "0 or more")
-        for name in ("context", "longest", "least_clients"):
-            check(getattr(self, name) >= 1, name, getattr(self, name), "1 or more")
+        check_least(self, 0, "words")
+        check_least(self, 1, "context", "longest", "least_clients")
         check_fractions(self.validation_fraction, self.test_fraction)
 
     def build(self, seed: int, sources: Sources) -> Federation:
