@@ -12,8 +12,6 @@ import torch
 import umbel
 from umbel.checks import UsageError
 from umbel.data.groups import read_groups
-from umbel.data.recordings import Cut
-from umbel.data.scenarios.windows import federation_of
 
 LETTERS = "abcdefghijkl"
 
@@ -86,12 +84,10 @@ def test_what_a_killed_save_left_is_not_read_as_fewer_clients(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("offset", [0.0, 5.4e6, 1.7e9])
-def test_a_signal_survives_a_large_offset(offset: float) -> None:
+def test_a_signal_survives_a_large_offset(offset: float, tmp_path: Path) -> None:
     steps = np.random.default_rng(0).normal(0, 0.14, (400, 1)) + offset
-    cut = Cut(20, 20, "most", (0.0, 0.25))
-    parts = cut(steps, np.arange(400) // 20 % 2, np.zeros(400, dtype=np.int64), "a")
-    clients = {name: [windows] for name, windows in parts.items()}
-    made = federation_of(clients, ["a"], scale=True, num_classes=2, attributes={})
+    np.savez(tmp_path / "a.npz", x=steps, y=np.arange(400) // 20 % 2)
+    made = umbel.scenario("windows", path=str(tmp_path), length=20, stride=20)
     assert made.train.x.dtype == torch.float32
     assert float(made.train.x.std()) == pytest.approx(1, abs=0.01)
     assert len(np.unique(made.train.x.numpy())) > 290

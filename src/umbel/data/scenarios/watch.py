@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from umbel.checks import UsageError, check
 from umbel.data.federation import Federation
 from umbel.data.npz import client_files, read_arrays
-from umbel.data.recordings import Windows
 from umbel.data.scenarios.base import Scenario, check_least
-from umbel.data.scenarios.windows import check_numbers, federation_of
+from umbel.data.scenarios.windows import Windows, check_numbers, federation_of
 from umbel.data.sources import Sources
 from umbel.data.tables.parts import PARTS, check_fractions, client_generator, divided
 

@@ -5,25 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from umbel.checks import UsageError, check
+from umbel.checks import UsageError, check, check_memory
 from umbel.data.attributes import read_attributes
 from umbel.data.channel_scale import ChannelScale
 from umbel.data.federation import Federation
 from umbel.data.npz import client_files, read_arrays
-from umbel.data.recordings import Cut, Labelling, Windows
 from umbel.data.scaling import pooled
 from umbel.data.scenarios.base import Scenario, check_least
 from umbel.data.sources import Sources
 from umbel.data.splits import for_validation
-from umbel.data.tables.parts import PARTS, check_fractions
+from umbel.data.tables.parts import PARTS, check_fractions, divided
 from umbel.settings import whole_path
 from umbel.summary import counted
+
+Windows: TypeAlias = tuple[NDArray[Any], NDArray[Any]]
+"""Windows (n, channels, length) in the recordings' own type, and the target of each (n,)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +43,7 @@ class RecordedWindows(Scenario):
     # steps from one window to the next; windows overlap if it is less than length
     stride: int = 128
     # target of a window: the most common label (or the mean), or the last
-    label: Labelling = "most"
+    label: Literal["most", "last"] = "most"
     test_fraction: float = 0.25  # of each recording, the last
     validation_fraction: float | None = None  # of what is not for the test, the last
     scale: bool = True  # each channel to mean 0 and deviation 1 over all training windows
@@ -54,9 +56,7 @@ class RecordedWindows(Scenario):
     def build(self, seed: int, sources: Sources) -> Federation:  # noqa: ARG002
         path = whole_path(self.path) if self.source is None else sources.path(self.source)
         files = client_files(path)
-        fractions = self.validation_fraction or 0.0, self.test_fraction
-        cut = Cut(self.length, self.stride, self.label, fractions)
-        clients = [cut(*_recordings(file), str(file)) for file in files]
+        clients = [self.cut(file) for file in files]
         for file, client in zip(files, clients, strict=True):
             expected = f"enough: are recordings as long as windows of {self.length} steps?"
             windows = len(client["train"][0])
@@ -72,6 +72,46 @@ class RecordedWindows(Scenario):
             attributes=read_attributes(path, tuple(names)),
             validation_fraction=self.validation_fraction,
         )
+
+    def cut(self, file: Path) -> dict[str, Windows]:
+        """Return the windows for training, validation and test of a client's recordings.
+
+        The last part of each recording is for the test, the part before it for validation.
+        """
+        x, y, recording = _recordings(file)
+        fractions = self.validation_fraction or 0.0, self.test_fraction
+        steps = x[:, None] if x.ndim == 1 else x
+        check(steps.ndim == 2 and len(steps) > 0, f"{file}: x", x.shape, "steps (T, channels)")
+        targets = np.broadcast_to(y.reshape(-1), len(steps)) if y.size == 1 else y
+        expected = f"one number, or one for each of {len(steps):,} steps"
+        check(targets.shape == (len(steps),), f"{file}: y", y.shape, expected)
+        check(recording.shape == (len(steps),), f"{file}: recording", recording.shape, expected)
+        count = len(steps) // self.stride + 1
+        check_memory(8 * count * self.length * steps.shape[1], f"{file}: its windows")
+        found: dict[str, list[Windows]] = {part: [] for part in PARTS}
+        for number in np.unique(recording):
+            parts = divided(np.flatnonzero(recording == number), fractions)
+            for part in PARTS:
+                places = getattr(parts, part)
+                found[part].append(self._windows(steps[places], targets[places]))
+        return {
+            part: (np.concatenate([x for x, _ in each]), np.concatenate([y for _, y in each]))
+            for part, each in found.items()
+        }
+
+    def _windows(self, steps: NDArray[Any], targets: NDArray[Any]) -> Windows:
+        starts = np.arange(0, len(steps) - self.length + 1, self.stride)
+        places = starts[:, None] + np.arange(self.length)
+        return np.moveaxis(steps[places], -1, 1), self._labels(targets[places])
+
+    def _labels(self, targets: NDArray[Any]) -> NDArray[Any]:
+        """Return (n,) the targets of windows (n, length); of equally common labels the smallest."""
+        if self.label == "last":
+            return targets[:, -1]
+        if targets.dtype.kind == "f":
+            return np.array([window.mean() for window in targets], dtype=targets.dtype)
+        counts = (np.unique(window, return_counts=True) for window in targets)
+        return np.array([values[n.argmax()] for values, n in counts], dtype=targets.dtype)
 
 
 def federation_of(
