@@ -39,7 +39,7 @@ def rows_of(kind: str, repeats: int, taken: Callable[[int, Tensor], bool]) -> li
     """A line of a table for each layer; with `taken` the times in bold."""
     lines = []
     for size_in, size_out in LAYERS:
-        weight, build = torch.empty(size_out, size_in), KINDS[kind].build
+        weight, build = torch.empty(size_out, size_in), KINDS[kind]
         works = {str(rows): by_library(build((rows, size_in, size_out))) for rows in ROWS}
         row = {
             "kind": kind,

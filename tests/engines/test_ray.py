@@ -98,7 +98,7 @@ def made_by_hand(members: list[ray_parts.Member]) -> RayCluster:
     federation = blobs()
     engine, origin = Sequential(mlp(), federation), ray_parts.Origin(federation, "", None)
     slices = [(range(3), None), (range(3, 6), None)]
-    return RayCluster(engine, members, slices, ["a", "b"], None, origin, None)
+    return RayCluster(engine, members, slices, ["a", "b"], None, origin, ("", ""))
 
 
 def test_what_leaves_actors_given_as_an_engine_is_private(engines: dict[str, RayCluster]) -> None:
