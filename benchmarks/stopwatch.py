@@ -15,6 +15,7 @@ from umbel.engines.replies import bounds
 from umbel.engines.replies import guarded as wrappers
 from umbel.flow import through
 from umbel.folder.evidence_folder import EvidenceFolder
+from umbel.folder.records_file import RecordLines
 from umbel.folder.run_folder import RunFolder
 from umbel.reduction import Reduction
 from umbel.run import rounds as runs
@@ -106,7 +107,7 @@ def watching(watch: Stopwatch) -> Iterator[None]:
         (bounds.Bounds, "apply", "checks"),
         (Reduction, "of", "averages"),
         (runs, "make_record", "record"),
-        (RunFolder, "append", "record"),
+        (RecordLines, "append", "record"),
         (EvidenceFolder, "note", "record"),
         (RunFolder, "save", "checkpoint"),
     ]

@@ -43,9 +43,12 @@ def licences(name: str) -> list[str]:
     if expression := "".join(stated.get_all("License-Expression", [])):
         return re.split(r"\s+AND\s+", expression)
     classifiers = [text for text in stated.get_all("Classifier", []) if "License ::" in text]
-    return classifiers or [
-        ("".join(stated.get_all("License", [])) or "none stated").strip().splitlines()[0]
+    texts = [
+        file.read_text() for file in importlib.metadata.files(name) or () if file.name == "LICENSE"
     ]
+    bsd = any("Redistribution and use in source and binary forms" in text for text in texts)
+    said = "".join(stated.get_all("License", [])) or ("BSD" if bsd else "none stated")
+    return classifiers or [said.strip().splitlines()[0]]
 
 
 def restrictive(names: set[str]) -> dict[str, list[str]]:

@@ -64,6 +64,8 @@ class Recipe:
     kind: type[Sequential] | type[Vectorised]
     example: Federation  # of one client, for the engine to begin with
 
+    __repr__ = in_short
+
     @classmethod
     def of(cls, engine: Sequential | Vectorised, federation: Federation) -> Recipe:
         """Return the recipe for an engine that computes as this one."""
