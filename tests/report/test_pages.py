@@ -20,6 +20,7 @@ from umbel.checks import UsageError
 from umbel.folder.how_to_continue import ADVICE_FILE, NODES
 from umbel.folder.run_folder import RunFolder
 from umbel.report import write_files
+from umbel.report.pages import rendering
 
 vl_convert = pytest.importorskip("vl_convert", reason="the extra umbel[report] is not installed")
 
@@ -297,3 +298,21 @@ def test_without_the_library_the_extra_is_named(
     missing: Any = None
     monkeypatch.setitem(sys.modules, "vl_convert", missing)
     assert 'pip install "umbel[report]"' in umbel.refused("report", "both")
+
+
+def test_the_script_of_pages_is_kept_and_made_where_nothing_can_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made() -> str:
+        rendering._vega.cache_clear()
+        return rendering._vega()
+
+    monkeypatch.setenv("UMBEL_CACHE_DIR", str(tmp_path / "cache"))
+    script = made()
+    (kept,) = (tmp_path / "cache").iterdir()
+    monkeypatch.setattr("vl_convert.javascript_bundle", lambda *_: "made")
+    assert made() == script == kept.read_text()
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("UMBEL_CACHE_DIR", str(tmp_path / "file"))
+    assert made() == "made"
+    rendering._vega.cache_clear()

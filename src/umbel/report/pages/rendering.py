@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from umbel.checks import UsageError, printable
+from umbel.data.cache import cache_directory
+from umbel.files.atomic import write_text
 from umbel.report.figures.drawing import CONFIG, VERSION, renderer, spec, style
 from umbel.report.figures.panels import described
 from umbel.summary import counted
@@ -39,12 +43,18 @@ def made_with(session: Mapping[str, Any]) -> str:
 
 @cache
 def _vega() -> str:
-    """The script that draws figures."""
-    from vl_convert import javascript_bundle
+    """The script that draws figures. To make it takes seconds, so each version is kept."""
+    import vl_convert
 
-    script = javascript_bundle("window.vegaEmbed = vegaEmbed;", VERSION)
+    name = f"vega-lite-{VERSION}-by-{version('vl-convert-python')}.js"
+    with suppress(OSError, UsageError):
+        return (cache_directory() / name).read_text(encoding="utf-8")
+    script = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", VERSION))
     assert "</script" not in script.lower()
     assert "<!--" not in script
+    with suppress(OSError, UsageError):  # without a cache it is made each time
+        cache_directory().mkdir(parents=True, exist_ok=True)
+        write_text(cache_directory() / name, script)
     return script
 
 
