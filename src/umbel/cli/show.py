@@ -122,8 +122,6 @@ def _print_results(
     without: Sequence[str],
 ) -> None:
     """One run in detail, a table of several, or advice."""
-    from umbel.advice.advice_folder import read_summary
-    from umbel.cli.advise import print_advice
     from umbel.cli.show_by_round import goal_of, rounds_of
     from umbel.folder.how_to_continue import holds_advice
     from umbel.folder.run_folder import RunFolder, runs_in
@@ -141,7 +139,10 @@ def _print_results(
         if judge is not None:
             what = "advice" if advised else "a single run"
             raise UsageError(f"--judge: compares methods, and {run} is {what}")
-        if advised:
+        if advised:  # the room of advice takes a while to import
+            from umbel.advice.advice_folder import read_summary
+            from umbel.cli.advise import print_advice
+
             print_advice(read_summary(run))
             return
         if at is None and reach is None:
