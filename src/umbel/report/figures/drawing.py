@@ -71,9 +71,10 @@ class Drawing:
     spec: Spec
 
     def save(self, file: Path | str) -> None:
-        """Write a .png, .svg or .pdf file, complete or not at all; equal figures make equal files.
+        """Write a .png, .svg or .pdf file, complete or not at all.
 
-        Raises `UsageError` for a file of another kind.
+        Equal figures make equal files, but for PDF: vl-convert 1.9.0 orders its objects anew each
+        time. Raises `UsageError` for a file of another kind.
         """
         file = Path(file)
         check_format(file)
