@@ -86,7 +86,7 @@ CATCHERS = {
     "flow.py": ["test_flow.py", "engines", "server"],
     "client/kernels/schedule.py": ["client", "engines/test_equality.py"],
     "client/kernels/dense.py": ["client", "engines/test_equality.py"],
-    "folder/checkpoint.py": ["runs/test_checkpoint.py", "runs/test_execution.py", "algorithms"],
+    "folder/checkpoint.py": ["folder/test_checkpoint.py", "folder/test_execution.py", "algorithms"],
 }
 """Tests that may notice, the likeliest first."""
 
