@@ -31,8 +31,8 @@ CONTEXT: ForkServerContext | SpawnContext = (
     if sys.platform == "linux"
     else multiprocessing.get_context("spawn")
 )
-LOADED = ("umbel.cli.compare", "sklearn.cluster", "sklearn.datasets")
-"""Modules that every run needs and that load slowly."""
+LOADED = ("umbel.cli.compare", "sklearn.cluster")
+"""Modules that load slowly and that most runs need."""
 
 
 def start(process: ForkServerProcess | SpawnProcess) -> None:
