@@ -210,7 +210,8 @@ def test_every_registered_method_finds_groups_or_has_a_reason_not_to() -> None:
     assert finders | others == {*ALGORITHMS.values()}
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.long) for n in FINDERS])
+@pytest.mark.long
+@pytest.mark.parametrize("name", FINDERS)
 def test_groups_are_found_on_real_digits_and_newcomers_join_theirs(
     name: str, sources: Sources, tmp_path: Path
 ) -> None:
