@@ -121,7 +121,7 @@ class EvidenceFolder:
         """Remove the files that need not be kept after this number of rounds."""
         # With a spacing of 4, rounds 0, 3, 7, 11, ...: each spacing keeps a part of the one before.
         regular = {n for n, _ in self._files() if n == 0 or (n + 1) % spacing(done) == 0}
-        # Of rounds around changes, only the last few: methods that split often would fill the disk.
+        # Only the last few rounds around changes stay: frequent splits would fill the disk.
         apart = [n for n, file in self._files() if n not in regular and _opened(file)[1]]
         kept = regular | set(apart[-TURNS:])
         for number, file in self._files():

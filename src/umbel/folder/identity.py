@@ -40,7 +40,7 @@ def origin(experiment: ExperimentSettings, federation: Federation, net: Net) -> 
     """Return the origin of a run: its settings, and digests of its clients and frozen values."""
     table = plain(without_paths(experiment))
     settled = {name: value for name, value in table.items() if name not in DURING_A_RUN}
-    # Of the engine only the precision changes results.
+    # The precision is the only setting of the engine that changes results.
     settled["engine"] = {"precision": table["engine"]["precision"]}
     made = {"experiment": settled, "federation": _traits(federation)}
     frozen = {"values": net.num_frozen, "digest": net.frozen_digest}

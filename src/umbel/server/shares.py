@@ -97,6 +97,6 @@ def within_norms(rows: Tensor, kept: Tensor, ratio: float | None) -> Tensor:
     """
     if ratio is None:
         return rows
-    # Of all clients that have a feature, not of the few that answer now.
+    # The median is over all clients that have a feature, not the few that answer now.
     longest, lengths = longest_of(norms_of(kept), ratio), norms_of(rows)
     return rows * torch.where(lengths > longest, longest / lengths, 1).to(rows.dtype)[:, None]

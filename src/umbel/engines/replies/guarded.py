@@ -176,7 +176,7 @@ class Guarded(Layer):
 
     @property
     def layout(self) -> Layout | None:
-        """Of the models."""
+        """The layout of the models; None without a net."""
         return None if self.net is None else self.net.layout
 
     def _note(self, reasons: Mapping[int, str]) -> None:
