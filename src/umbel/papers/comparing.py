@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
-from math import hypot
+from math import hypot, sqrt
 
 from umbel.papers.base import Reproduction
 from umbel.papers.findings import Published
@@ -27,8 +27,9 @@ class Compared:
     mean: float | None  # over seeds
     std: float | None
     published: Published | None
+    seeds: int  # how many
     at_least: bool = False  # whether the mean is a lower bound
-    seeds: int | None = None  # how many, if it is not the table's number
+    other_seeds: bool = False  # whether the table has another number of seeds
 
     @property
     def difference(self) -> float | None:
@@ -38,20 +39,32 @@ class Compared:
         return self.mean - self.published.mean
 
     @property
-    def within(self) -> bool | None:
-        """Return True if the two lie within their spreads of each other.
+    def error(self) -> float:
+        """The standard error of our mean; the paper's deviation stands in for a single seed's."""
+        if self.std is None:
+            return (self.published and self.published.std) or 0.0
+        return self.std / sqrt(self.seeds - 1)  # `std` is that of these seeds alone
 
-        None without both numbers, and for a lower bound that the paper's number doesn't contradict:
-        how far apart the two are is not known.
+    @property
+    def agrees(self) -> bool | None:
+        """Whether the two means lie within two standard errors of their difference.
+
+        None without both numbers, without a spread of each, from two or more seeds, and for a lower
+        bound that the paper's number doesn't contradict.
         """
         if self.difference is None or self.published is None:
             return None
-        # Printed numbers have a rounding error of up to half of the last decimal.
-        rounding = 0.5 * 10.0 ** -named(self.measure).digits
-        allowed = (self.std or 0.0) + self.published.std + rounding
+        if self.std is None or self.published.std is None:
+            return None
+        allowed = max(2 * hypot(self.error, self.published.error), self.last_decimal / 2)
         if self.at_least and self.difference <= allowed:
             return None
         return abs(self.difference) <= allowed
+
+    @property
+    def last_decimal(self) -> float:
+        """One in the last place that is printed."""
+        return 10.0 ** -named(self.measure).digits
 
     @property
     def ours(self) -> str:
@@ -60,16 +73,16 @@ class Compared:
             return "-"
         places = named(self.measure).digits
         spread = "" if self.std is None else f" ± {self.std:.{places}f}"
-        seeds = "" if self.seeds is None else f" ({counted(self.seeds, 'seed')})"
+        seeds = f" ({counted(self.seeds, 'seed')})" if self.other_seeds else ""
         return f"{self.mean:.{places}f}{spread}{' or more' * self.at_least}{seeds}"
 
     @property
     def verdict(self) -> str:
-        """The difference, and whether it is within the spreads; empty if that is not known."""
-        if self.difference is None or self.within is None:
+        """The difference, and whether the two agree; empty without a difference."""
+        if self.difference is None or (self.at_least and self.difference <= 0):
             return ""
         places = named(self.measure).digits
-        return f"{self.difference:+.{places}f}" + " within" * self.within
+        return f"{self.difference:+.{places}f}" + " agrees" * bool(self.agrees)
 
 
 def compared(wanted: Reproduction, results: SavedResults, measure: str) -> list[Compared]:
@@ -88,18 +101,18 @@ def compared(wanted: Reproduction, results: SavedResults, measure: str) -> list[
             num_seeds = min(ours.num_seeds, baseline.num_seeds)
             row = _saved(ours.first(num_seeds), baseline.first(num_seeds), measure, published)
         elif measure in ours.values:
-            num_seeds, row = ours.num_seeds, _measured(ours, measure, published)
+            row = _measured(ours, measure, published)
         else:
             continue
-        rows.append(row if num_seeds == len(results.seeds) else replace(row, seeds=num_seeds))
+        rows.append(replace(row, other_seeds=row.seeds != len(results.seeds)))
     return rows
 
 
 def _measured(ours: CellResult, measure: str, published: Published | None) -> Compared:
     """The mean over seeds: a lower bound if some seed never reached the goal."""
-    mean, std = ours.mean(measure), ours.std(measure)
+    mean, std, seeds = ours.mean(measure), ours.std(measure), ours.num_seeds
     at_least = mean is not None and None in ours.values[measure]
-    return Compared(ours.row, ours.column, measure, mean, std, published, at_least)
+    return Compared(ours.row, ours.column, measure, mean, std, published, seeds, at_least)
 
 
 def _saved(
@@ -115,7 +128,8 @@ def _saved(
     missed = spent is None or None in ours.values[kind]
     saved = None if spent is None or missed else 100 * (1 - spent / most)
     at_least = saved is not None and None in baseline.values[kind]
-    return Compared(ours.row, ours.column, measure, saved, None, published, at_least)
+    place = ours.row, ours.column, measure
+    return Compared(*place, saved, None, published, ours.num_seeds, at_least)
 
 
 @dataclass(frozen=True)
@@ -129,31 +143,40 @@ class MethodPair:
 
 
 def pairs(wanted: Reproduction, results: SavedResults, measure: str) -> Iterator[MethodPair]:
-    """All pairs of rows, and whether they come in the paper's order.
+    """All pairs of rows that both have, and whether they come in the paper's order.
 
-    Two rows are clearly apart by more than the standard deviation of the difference, and than the
-    last decimal that is printed. A lower bound is not clearly below another number. A single seed
-    has no deviation; the paper's stands for it.
+    Two rows are told apart by more than two standard errors of their difference, in the paper and
+    here.
     """
-    sign = -1 if named(measure).lower_is_better else 1
-    rows = [
-        (row, row.mean, row.published)
-        for row in compared(wanted, results, measure)
-        if row.mean is not None and row.published is not None
-    ]
-    for (one, mean, paper), (other, other_mean, other_paper) in combinations(rows, 2):
-        if one.column != other.column:
+    rows = [row for row in compared(wanted, results, measure) if row.difference is not None]
+    for one, other in combinations(rows, 2):
+        paper, other_paper = one.published, other.published
+        if one.column != other.column or paper is None or other_paper is None:
             continue
-        ours, theirs = mean - other_mean, paper.mean - other_paper.mean
-        spread = hypot(paper.std, other_paper.std)
-        several = one.std is not None and other.std is not None
-        own = hypot(one.std or 0.0, other.std or 0.0) if several else spread
-        printed = 10.0 ** -named(measure).digits
-        # How far a lower bound is from what lies above it is not known.
-        known = not (one if ours < 0 else other).at_least
-        clear = known and abs(theirs) > spread and abs(ours) > max(own, printed)
-        better, worse = (one, other) if theirs * sign > 0 else (other, one)
-        yield MethodPair(one.column, better.row, worse.row, theirs * ours > 0 if clear else None)
+        theirs = (paper.mean - other_paper.mean) * _sign(measure)
+        ours = ahead(one, other)
+        clear = ours is not None and abs(theirs) > 2 * hypot(paper.error, other_paper.error)
+        better, worse = (one, other) if theirs > 0 else (other, one)
+        yield MethodPair(one.column, better.row, worse.row, (theirs > 0) is ours if clear else None)
+
+
+def ahead(one: Compared, other: Compared) -> bool | None:
+    """Return True if our number of one row is better than another's; None: not told apart.
+
+    They are apart by more than two standard errors of the difference, and than the last decimal. A
+    lower bound is not below another number.
+    """
+    if one.mean is None or other.mean is None:
+        return None
+    ours = one.mean - other.mean
+    far = abs(ours) > max(2 * hypot(one.error, other.error), one.last_decimal)
+    # How far a lower bound is from what lies above it is not known.
+    known = not (one if ours < 0 else other).at_least
+    return ours * _sign(one.measure) > 0 if far and known else None
+
+
+def _sign(measure: str) -> int:
+    return -1 if named(measure).lower_is_better else 1
 
 
 def reversals(wanted: Reproduction, results: SavedResults, measure: str) -> Iterator[MethodPair]:
@@ -162,22 +185,25 @@ def reversals(wanted: Reproduction, results: SavedResults, measure: str) -> Iter
 
 
 def order(wanted: Reproduction, results: SavedResults, measure: str, around: str = "") -> str:
-    """A sentence about the rows that are in another order than in the paper.
+    """Sentences about the order of rows: how many pairs are as in the paper, and which are not.
 
     Names of columns have `around` on both sides, such as what Markdown has for emphasis.
     """
+    found = list(pairs(wanted, results, measure))
+    kept = [pair.kept for pair in found]
+    said = f"{kept.count(True)} of {counted(len(found), 'pair')} of rows in the paper's order, "
+    said += f"{kept.count(False)} reversed, {kept.count(None)} not told apart."
     worse: dict[str, dict[str, list[str]]] = {}
-    for pair in reversals(wanted, results, measure):
-        worse.setdefault(pair.column, {}).setdefault(pair.better, []).append(pair.worse)
-    if not worse:
-        return "wherever the paper's rows are clearly apart, ours are not reversed."
+    for pair in found:
+        if pair.kept is False:
+            worse.setdefault(pair.column, {}).setdefault(pair.better, []).append(pair.worse)
     columns = []
     for column, behind in worse.items():
-        said = ", ".join(
-            f"{better} is before {joined_by_and(rows)}" for better, rows in behind.items()
+        names = ", ".join(
+            f"{better} before {joined_by_and(rows)}" for better, rows in behind.items()
         )
-        columns.append(f"{around}{column}{around}, {said}")
-    return f"in the paper, but not here: {'; '.join(columns)}."
+        columns.append(f"{around}{column}{around}, {names}")
+    return said + (f" In the paper, but not here: {'; '.join(columns)}." if columns else "")
 
 
 def has_order(wanted: Reproduction, results: SavedResults, measure: str) -> bool:
@@ -187,11 +213,13 @@ def has_order(wanted: Reproduction, results: SavedResults, measure: str) -> bool
 
 
 def summary(wanted: Reproduction, results: SavedResults) -> str:
-    """The number of values within the spreads, and of places in another order."""
+    """The number of values that agree, and of pairs of rows by their order."""
     if results.size == "smoke":
         return "it runs"
     cells = [cell for name in wanted.measures for cell in compared(wanted, results, name)]
-    known = [cell for cell in cells if cell.within is not None]
-    against = sum(len(list(reversals(wanted, results, name))) for name in wanted.measures)
-    inside = sum(cell.within is True for cell in known)
-    return f"{inside} of {len(known)} numbers within the spreads, {against} reversed"
+    judged = [cell.agrees for cell in cells if cell.agrees is not None]
+    kept = [pair.kept for name in wanted.measures for pair in pairs(wanted, results, name)]
+    return (
+        f"{sum(judged)} of {counted(len(judged), 'number')} with spreads agree; pairs of rows: "
+        f"{kept.count(True)} in order, {kept.count(False)} reversed, {kept.count(None)} not apart"
+    )

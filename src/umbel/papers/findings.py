@@ -9,7 +9,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from math import sqrt
 from pathlib import Path
+
+PAPERS_SEEDS = 5
+"""The seeds of the papers' means; some of Kim et al. are over up to 20."""
 
 ANY = ""
 """The column of numbers that hold for every column."""
@@ -20,18 +24,23 @@ class Published:
     """A number of a paper: its mean, with the standard deviation if one is printed."""
 
     mean: float
-    std: float = 0.0
+    std: float | None = None  # None: not printed
     about: bool = False  # read off a figure, or from words such as "close to"
 
+    @property
+    def error(self) -> float:
+        """The standard error of the mean; 0 without a deviation."""
+        return (self.std or 0.0) / sqrt(PAPERS_SEEDS)
+
     def __str__(self) -> str:
-        spread = f" ± {self.std:g}" if self.std else ""
+        spread = "" if self.std is None else f" ± {self.std:g}"
         return f"{'about ' if self.about else ''}{self.mean:g}{spread}"
 
     @classmethod
     def of(cls, text: str) -> Published:
         """The number in a text such as "82.8", "82.8 ± 1.2" or "about 90"."""
         mean, _, std = text.removeprefix("about ").partition("±")
-        return cls(float(mean), float(std or 0), text.startswith("about "))
+        return cls(float(mean), float(std) if std else None, text.startswith("about "))
 
 
 def printed(text: str) -> Mapping[tuple[str, str, str], Published]:

@@ -14,6 +14,9 @@ from umbel.server.cluster_count import largest_gap, singular_values
 OPTIMAL = 1.0 - 1e-9
 """From this ARI on, the clusters count as the planted groups."""
 
+GOAL = 0.6
+"""The accuracy up to which costs are counted (Kim et al. 2024, Fig. 2)."""
+
 Rounds = Sequence[Record]
 Value = float | None
 
@@ -83,6 +86,30 @@ def _first(reached: Callable[[Record], object], counted_from: int = 1) -> Callab
     )
 
 
+def _sent(folder: RunFolder, records: Rounds) -> float:
+    """The models that a client gets and sends in these rounds."""
+    result = load(folder.path)
+    size = result.state.models[0].nbytes * len(result.clusters)
+    return sum(record.bytes_down + record.bytes_up for record in records) / size
+
+
+def _to_goal(records: Rounds) -> Rounds | None:
+    """The rounds up to the first with an accuracy of 0.6; None without one."""
+    reached = (n for n, record in enumerate(records, 1) if (record.accuracy or 0.0) >= GOAL)
+    goal = next(reached, None)
+    return None if goal is None else records[:goal]
+
+
+def _sent_to_goal(folder: RunFolder) -> Value:
+    needed = _to_goal(folder.records())
+    return None if needed is None else _sent(folder, needed)
+
+
+def _seconds_to_goal(records: Rounds) -> Value:
+    needed = _to_goal(records)
+    return None if needed is None else sum(record.seconds for record in needed)
+
+
 def _rank(folder: RunFolder) -> float:
     """The number of singular values before the largest gap."""
     return float(largest_gap(singular_values(load(folder.path).profile, folder.experiment.seed)))
@@ -127,6 +154,26 @@ MEASURES: Mapping[str, PublishedMeasure] = {
     ),
     "separation": PublishedMeasure(  # FLACC separates its entities
         title="round of separation", of_rounds=_first(lambda r: r.measures.get("separated"))
+    ),
+    "mean_ari": PublishedMeasure(
+        title="mean ARI of all rounds",
+        of_rounds=lambda records: sum(record.ari or 0.0 for record in records) / len(records),
+    ),
+    "sent_in_two": PublishedMeasure(
+        title="models to and from a client in two rounds",
+        lower_is_better=True,
+        of_run=lambda folder: _sent(folder, folder.records()[:2]),
+    ),
+    "sent_to_goal": PublishedMeasure(
+        title="models to and from a client until accuracy 0.6",
+        digits=0,
+        lower_is_better=True,
+        of_run=_sent_to_goal,
+    ),
+    "seconds_to_goal": PublishedMeasure(
+        title="seconds of rounds until accuracy 0.6",
+        lower_is_better=True,
+        of_rounds=_seconds_to_goal,
     ),
     "rank": PublishedMeasure(title="singular values before the largest gap", of_run=_rank),
     # Computed in the comparison with the paper, from the rounds of a row and of the baseline.

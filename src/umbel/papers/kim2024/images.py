@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from umbel.algorithms import FedEM
+from umbel.algorithms import PACFL, FedEM
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios.base import Scenario
 from umbel.data.scenarios.kim import (
@@ -33,6 +33,7 @@ from umbel.papers.base import (
 )
 from umbel.papers.findings import findings
 from umbel.papers.kim2024.methods import by_gradients
+from umbel.server.aggregation import Averaging
 
 
 def _experiment(
@@ -73,6 +74,27 @@ def _table_3(size: Size) -> Iterator[Cell]:
     for row in ("CFL-GP (K=4)", "IFCA (K=4)", "MADMO"):
         for clients, batch in pick(size, smoke=every[:1], reduced=every, full=every):
             yield _eight(size, row, clients, batch, f"C = {clients}, b = {batch}")
+
+
+def _fig_2(size: Size) -> Iterator[Cell]:
+    """Costs: every round is evaluated, until it is known when the accuracy is reached."""
+    for row in ("CFL-GP (K=4)", "IFCA (K=4)", "MADMO"):
+        for clients in pick(size, smoke=(8,), reduced=(8, 32, 128), full=(8, 16, 32, 64, 128)):
+            cell = _eight(size, row, clients, 64, f"C = {clients}")
+            name = f"{cell.experiment.name}-each"
+            yield replace(cell, experiment=replace(cell.experiment, evaluate_every=1, name=name))
+
+
+def _fig_7(size: Size) -> Iterator[Cell]:
+    """Features that are running means, and those of the latest gradients alone."""
+    every = (*((c, 128) for c in (32, 64, 128)), *((32, b) for b in (64, 256)))
+    for clients, batch in pick(size, smoke=((8, 20),), reduced=every, full=every):
+        for row, beta in (("β = 1/n", "running-mean"), ("β = 1", "latest")):
+            experiment = _experiment(size, replace(ROTATED_MNIST_8, clients=clients))
+            method = by_gradients(4, batch, beta=beta, patience=experiment.rounds)["CFL-GP"]
+            name = slug("mnist8", f"c{clients}", f"b{batch}", "cfl-gp", f"beta-{beta}")
+            experiment = replace(experiment, algorithm=method, name=name)
+            yield Cell(row, f"C = {clients}, b = {batch}", experiment)
 
 
 def _fig_19(size: Size) -> Iterator[Cell]:
@@ -116,6 +138,31 @@ def _table_9(size: Size) -> Iterator[Cell]:
     for clients in pick(size, smoke=(8,), reduced=(20, 80), full=(20, 40, 80, 160)):
         prefix = slug("mnist4", f"c{clients}")
         yield from cells(_four(size, clients), methods, f"C = {clients}", prefix)
+
+
+def _fig_8(size: Size) -> Iterator[Cell]:
+    """PACFL with several thresholds, beside CFL-GP."""
+    usual: Any = shipped("ifca-mnist8").algorithm
+    local = replace(usual.local, batch_size=BATCH)
+    methods = {
+        f"PACFL (ν = {angle})": PACFL(threshold=angle, local=local, averaging=Averaging("equal"))
+        for angle in pick(
+            size, smoke=(4.0,), reduced=(3.0, 4.0, 5.0, 6.0), full=(3.0, 4.0, 5.0, 6.0)
+        )
+    }
+    methods["CFL-GP"] = by_gradients(4, BATCH)["CFL-GP"]
+    for clients in pick(size, smoke=(8,), reduced=(20, 40, 80, 160), full=(20, 40, 80, 160)):
+        prefix = slug("mnist4", f"c{clients}")
+        yield from cells(_four(size, clients), methods, f"C = {clients}", prefix)
+
+
+def _fig_13(size: Size) -> Iterator[Cell]:
+    """Four angles, and other sizes of the mini-batch; numbers of clients are those of Table 9."""
+    for batch in pick(size, smoke=(20,), reduced=(25, 50, 200), full=(25, 50, 100, 200)):
+        methods = by_gradients(4, batch)
+        prefix = slug("mnist4", "c40", f"b{batch}")
+        clients = pick(size, smoke=8, reduced=40, full=40)
+        yield from cells(_four(size, clients), methods, f"b = {batch}", prefix)
 
 
 def _fig_4(size: Size) -> Iterator[Cell]:
@@ -162,10 +209,27 @@ QUALITY = ("accuracy", "ari")
 BY_CLIENTS = _against("clients C", *QUALITY)
 DECIMALS = tuple(ColumnsPlot(measure, "decimals sent") for measure in ("ari", "accuracy"))
 AFTER = ("ari@2", "ari@11", "ari@21")
+THREE: dict[Size, int] = {"smoke": 1, "reduced": 3, "full": 5}
 TEN: dict[Size, int] = {"smoke": 1, "reduced": 2, "full": 10}
 
 REPRODUCTIONS = (
     Reproduction(SAID["cflgp-table10"], _table_10, QUALITY, BY_CLIENTS, TEN),
+    Reproduction(
+        SAID["cflgp-fig2"],
+        _fig_2,
+        ("sent_to_goal", "seconds_to_goal", "sent_in_two"),
+        _against("clients C", "sent_to_goal", "seconds_to_goal"),
+        TEN,
+    ),
+    Reproduction(SAID["cflgp-fig7"], _fig_7, ("mean_ari", "ari"), (RoundsPlot("ari"),), THREE),
+    Reproduction(SAID["cflgp-fig8"], _fig_8, ("ari", "accuracy", "clusters"), BY_CLIENTS, THREE),
+    Reproduction(
+        SAID["cflgp-fig13"],
+        _fig_13,
+        ("ari", "accuracy"),
+        _against("mini-batch b", "ari", "accuracy"),
+        THREE,
+    ),
     Reproduction(
         SAID["cflgp-table3"],
         _table_3,

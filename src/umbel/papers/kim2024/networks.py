@@ -9,13 +9,24 @@ from typing import Any
 from umbel.algorithms import CFLGP, IFCA, FedAvg, Sattler
 from umbel.algorithms.base import Algorithm
 from umbel.client.optimizers import Adam
+from umbel.client.schedules import CosineRestarts
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios.base import Scenario
 from umbel.data.scenarios.channel_state import ChannelState
 from umbel.data.scenarios.kim import EMNIST_DIRICHLET, PERMUTED_CIFAR10
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.networks import CSIAutoencoder, LeNet, Model, ResNet18
-from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size, cells, pick, slug
+from umbel.papers.base import (
+    Cell,
+    ColumnsPlot,
+    Reproduction,
+    RoundsPlot,
+    Size,
+    cells,
+    number_of,
+    pick,
+    slug,
+)
 from umbel.papers.findings import findings
 from umbel.server.aggregation import Averaging
 
@@ -60,7 +71,7 @@ def _emnist(size: Size) -> Iterator[Cell]:
 
 
 def _resnet(size: Size) -> Iterator[Cell]:
-    model = pick(size, smoke=LeNet(), reduced=LeNet(), full=ResNet18())
+    model = pick(size, smoke=LeNet(), reduced=LeNet(), full=ResNet18(norm="batch"))
     rate = pick(size, smoke=0.001, reduced=0.001, full=0.01)
     names = [name for name, _ in model.build((3, 32, 32), 10).named_parameters()]
     *trunk, last = dict.fromkeys(f"{name.partition('.')[0]}.*" for name in names)  # layers
@@ -82,6 +93,7 @@ def _resnet(size: Size) -> Iterator[Cell]:
 def _channels(size: Size) -> list[Cell]:
     batch = pick(size, smoke=8, reduced=20, full=200)
     clients = pick(size, smoke=4, reduced=8, full=16)
+    rounds = pick(size, smoke=2, reduced=40, full=2000)
     return _column(
         "channels",
         clients,
@@ -93,16 +105,38 @@ def _channels(size: Size) -> list[Cell]:
             code=pick(size, smoke=16, reduced=64, full=1024),
             norm=pick(size, smoke="group", reduced="group", full="batch"),
         ),
-        pick(size, smoke=2, reduced=40, full=2000),
+        rounds,
         CFLGP(
             2,
             "update",
-            local=LocalTraining(lr=0.002, epochs=1, batch_size=batch, optimizer=Adam()),
+            # The rate is reset after 125,000 mini-batches, which are all rounds.
+            local=LocalTraining(
+                lr=0.002,
+                epochs=1,
+                batch_size=batch,
+                optimizer=Adam(),
+                schedule=CosineRestarts(period=rounds),
+            ),
             averaging=Averaging("equal", ("encoder.*",)),
             period=5,
             compression=100.0,
         ),
     )
+
+
+def _fig_4_right(size: Size) -> Iterator[Cell]:
+    """Channels of 32 data centres, clustered by a part of the values of each update."""
+    usual = _channels(size)[0].experiment
+    cfl_gp: Any = usual.algorithm
+    clients = pick(size, smoke=4, reduced=8, full=32)
+    scenario: Any = replace(usual.scenario, clients=clients)
+    rounds = pick(size, smoke=3, reduced=21, full=21)
+    ratios = (1, 10, 100, 1000, 10_000, 100_000)
+    for ratio in pick(size, smoke=(1, 1000), reduced=(1, 100, 10_000), full=ratios):
+        method = replace(cfl_gp, compression=float(ratio), patience=rounds)
+        like = replace(usual, scenario=scenario, rounds=rounds, algorithm=method)
+        column = f"ratio = {ratio}"
+        yield from cells(like, {"CFL-GP": method}, column, slug("channels", f"c{clients}", column))
 
 
 def _reproduction(name: str, make: Callable[[Size], Iterable[Cell]], measure: str) -> Reproduction:
@@ -119,4 +153,11 @@ REPRODUCTIONS = (
     _reproduction("csi", _channels, "nmse"),
     _reproduction("resnet", _resnet, "accuracy"),
     _reproduction("emnist", _emnist, "accuracy"),
+    Reproduction(
+        findings()["cflgp-fig4-right"],
+        _fig_4_right,
+        ("ari@2", "ari@11", "ari@21"),
+        (ColumnsPlot("ari@21", "compression ratio", True, number_of),),
+        {"smoke": 1, "reduced": 1, "full": 5},
+    ),
 )
