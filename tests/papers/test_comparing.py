@@ -14,13 +14,14 @@ from umbel.papers.base import Cell, ColumnsPlot, Reproduction, number_of
 from umbel.papers.comparing import (
     MethodPair,
     compared,
+    judged,
     order,
     pairs,
     reversals,
     summary,
 )
 from umbel.papers.figures import charts
-from umbel.papers.findings import ANY, Findings, Published
+from umbel.papers.findings import ANY, Claim, Findings, Published
 from umbel.papers.page import tables
 from umbel.papers.saved_results import CellResult, MadeCell, SavedResults, curve
 from umbel.result.run import Experiment
@@ -47,22 +48,30 @@ def results(values: dict[str, tuple[float | None, ...]], measure: str = "accurac
     return SavedResults("any", "full", seeds, made, cells)
 
 
-def test_a_number_is_within_where_the_two_spreads_touch() -> None:
-    wanted = reproduction({"near": Published(90.0, 1.0), "far": Published(90.0, 0.1)})
+def test_numbers_agree_within_two_standard_errors_of_their_difference() -> None:
+    # 91 and 92 have a sample deviation of sqrt(0.5), and a standard error of 0.5. The paper's are
+    # 1 / sqrt(5) = 0.447 and 0.045: 2 hypot(0.5, 0.447) = 1.34, and 1.004.
+    wanted = reproduction({"near": Published(90.2, 1.0), "far": Published(90.2, 0.1)})
     ours = results({"near": (91.0, 92.0), "far": (91.0, 92.0)})
     near, far = compared(wanted, ours, "accuracy")
-    assert (near.mean, near.std) == (91.5, 0.5)
-    assert near.difference == 1.5
-    assert near.within  # 1.5 <= 0.5 + 1.0
-    assert not far.within  # 1.5 > 0.5 + 0.1, and the half of the last decimal
+    assert (near.mean, near.std, near.error) == (91.5, 0.5, 0.5)
+    assert near.agrees
+    assert far.agrees is False
     assert near.ours == "91.5 ± 0.5"
-    assert far.verdict == "+1.5"
+    assert (near.verdict, far.verdict) == ("+1.3 agrees", "+1.3")
+
+
+@pytest.mark.parametrize("values", [(90.0,), (90.0, 90.0)])
+def test_without_both_spreads_nothing_is_said_to_agree(values: tuple[float, ...]) -> None:
+    printed = Published(90.0, None if len(values) > 1 else 1.0)
+    (cell,) = compared(reproduction({"a": printed}), results({"a": values}), "accuracy")
+    assert (cell.agrees, cell.near, cell.verdict) == (None, True, "+0.0")
 
 
 def test_what_the_paper_rounds_off_is_not_held_against_us() -> None:
-    wanted = reproduction({"a": Published(90.0)})
-    assert compared(wanted, results({"a": (90.04, 90.04)}), "accuracy")[0].within
-    assert not compared(wanted, results({"a": (90.06, 90.06)}), "accuracy")[0].within
+    wanted = reproduction({"a": Published(90.0, 0.0)})
+    assert compared(wanted, results({"a": (90.04, 90.04)}), "accuracy")[0].agrees
+    assert not compared(wanted, results({"a": (90.06, 90.06)}), "accuracy")[0].agrees
 
 
 def test_a_number_of_seeds_that_is_not_the_table_s_is_told() -> None:
@@ -89,7 +98,10 @@ def test_an_order_is_reversed_only_where_both_sides_are_clear() -> None:
     assert [pair.kept for pair in pairs(wanted, unclear, "accuracy")] == [None]
     as_printed = results({"good": (85.0, 85.0), "bad": (60.0, 60.0)})
     assert [pair.kept for pair in pairs(wanted, as_printed, "accuracy")] == [True]
-    assert summary(wanted, unclear) == "0 of 2 numbers within the spreads, 0 reversed"
+    assert summary(wanted, unclear) == (
+        "1 of 2 numbers with spreads agree; pairs of rows: 0 in order, 0 reversed, 1 not apart"
+    )
+    assert "reversed, 1 not told apart" in order(wanted, unclear, "accuracy")
 
 
 def test_fewer_rounds_come_first() -> None:
@@ -98,21 +110,23 @@ def test_fewer_rounds_come_first() -> None:
     assert list(reversals(wanted, ours, "optimal_round")) == [AGAINST]
 
 
-def test_a_difference_is_clear_that_is_more_than_its_own_deviation() -> None:
-    # The difference of two numbers with deviations 3 and 4 has one of 5.
-    wanted = reproduction({"good": Published(90.0, 3.0), "bad": Published(84.9, 4.0)})
-    assert list(reversals(wanted, results({"good": (50.0, 50.0), "bad": (60.0, 60.0)}), "accuracy"))
-    nearer = reproduction({"good": Published(89.9, 3.0), "bad": Published(85.0, 4.0)})
+def test_rows_are_told_apart_by_two_standard_errors_of_their_difference() -> None:
+    # Errors of 3 / sqrt(5) and 4 / sqrt(5) make one of sqrt(5): 4.472 for two.
     ours = results({"good": (50.0, 50.0), "bad": (60.0, 60.0)})
+    wanted = reproduction({"good": Published(90.0, 3.0), "bad": Published(85.5, 4.0)})
+    assert list(reversals(wanted, ours, "accuracy"))
+    nearer = reproduction({"good": Published(90.0, 3.0), "bad": Published(85.6, 4.0)})
     assert not list(reversals(nearer, ours, "accuracy"))
 
 
 def test_every_reversal_is_said_a_column_after_another() -> None:
     wanted = reproduction({"a": Published(9.0), "b": Published(8.0), "c": Published(7.0)})
     ours = results({"a": (50.0,), "b": (60.0,), "c": (70.0,)})
-    said = "in the paper, but not here: C = 8, a is before b and c, b is before c."
-    assert order(wanted, ours, "accuracy") == said
-    assert "*C = 8*, a is" in order(wanted, ours, "accuracy", around="*")
+    said = order(wanted, ours, "accuracy", around="*")
+    assert said == (
+        "0 of 3 pairs of rows in the paper's order, 3 reversed, 0 not told apart. "
+        "In the paper, but not here: *C = 8*, a before b and c, b before c."
+    )
 
 
 def test_a_seed_that_never_gets_there_counts_with_all_its_rounds() -> None:
@@ -136,26 +150,24 @@ def test_of_a_baseline_that_never_gets_there_more_than_its_rounds_are_saved() ->
 
 
 @pytest.mark.parametrize(
-    ("paper", "within", "verdict"),
+    ("paper", "near", "verdict"),
     [(95.0, None, ""), (90.0, None, ""), (89.6, None, ""), (80.0, False, "+10")],
 )
 def test_a_lower_bound_is_judged_only_by_a_number_of_the_paper_that_contradicts_it(
-    paper: float, within: bool | None, verdict: str
+    paper: float, near: bool | None, verdict: str
 ) -> None:
     wanted = reproduction({"method": Published(paper), "base": Published(0.0)}, "saved_pure_round")
     ours = results({"method": (5.0, 15.0), "base": (None, 100.0)}, "pure_round")
     (saved,) = compared(wanted, ours, "saved_pure_round")
-    assert (saved.within, saved.verdict) == (within, verdict)
-    judged = 0 if within is None else 1
-    assert summary(wanted, ours) == f"0 of {judged} numbers within the spreads, 0 reversed"
+    assert (saved.near, saved.verdict) == (near, verdict)
 
 
 @pytest.mark.parametrize(
-    ("paper", "within", "verdict"),
+    ("paper", "near", "verdict"),
     [(77.5, None, ""), (400.0, None, ""), (10.0, False, "+67.50")],
 )
 def test_a_number_of_rounds_is_a_lower_bound_where_some_seed_never_gets_there(
-    paper: float, within: bool | None, verdict: str
+    paper: float, near: bool | None, verdict: str
 ) -> None:
     wanted = reproduction({"a": Published(paper)}, "pure_round")
     (ours,) = compared(wanted, results({"a": (10.0, 100.0)}, "pure_round"), "pure_round")
@@ -163,7 +175,7 @@ def test_a_number_of_rounds_is_a_lower_bound_where_some_seed_never_gets_there(
     (ours,) = compared(wanted, results({"a": (55.0, None, None)}, "pure_round"), "pure_round")
     assert ours.ours == "85.00 ± 21.21 or more"
     (ours,) = compared(wanted, results({"a": (55.0, None)}, "pure_round"), "pure_round")
-    assert (ours.within, ours.verdict) == (within, verdict)
+    assert (ours.near, ours.verdict) == (near, verdict)
 
 
 def test_results_read_back_the_same(tmp_path: Path) -> None:
@@ -202,7 +214,49 @@ def test_one_seed_has_no_spread() -> None:
     ours = results({"a": (88.04,)})
     assert ours.cells[0].std("accuracy") is None
     (cell,) = compared(reproduction({"a": Published(90.0, 2.0)}), ours, "accuracy")
-    assert (cell.ours, cell.within) == ("88.0", True)
+    assert (cell.ours, cell.agrees) == ("88.0", None)
+    assert cell.error == 2.0  # the paper's deviation stands in
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [
+        ({"a": (90.0, 91.0), "b": (80.0, 81.0), "c": (70.0, 71.0)}, "holds"),
+        ({"a": (90.0, 91.0), "b": (95.0, 96.0), "c": (70.0, 71.0)}, "holds in part"),
+        ({"a": (60.0, 61.0), "b": (80.0, 81.0), "c": (70.0, 71.0)}, "does not hold"),
+        ({"a": (60.0, 90.0), "b": (60.0, 91.0), "c": (59.0, 90.0)}, "not told apart"),
+        ({"b": (80.0, 81.0)}, "not tested"),
+    ],
+)
+def test_a_claim_is_judged_by_its_rows(
+    values: dict[str, tuple[float | None, ...]], verdict: str
+) -> None:
+    wanted = reproduction({"a": Published(1.0), "b": Published(1.0), "c": Published(1.0)})
+    claim = Claim.of("| a is first | any | accuracy | a > b; c | |")
+    assert (claim.ahead, claim.behind, claim.columns) == (("a",), ("b", "c"), ())
+    found = judged(claim, wanted, [results(values)])
+    assert found.verdict == verdict
+    other = Claim.of("| a is first | any | accuracy | a > b; c | C = 9 |")
+    assert judged(other, wanted, [results(values)]).verdict == "not tested"
+
+
+def test_a_claim_may_be_about_the_paper_s_own_numbers() -> None:
+    wanted = reproduction({"a": Published(4.0)}, "rank")
+    claim = Claim.of("| four groups | any | rank | a | |")
+    assert judged(claim, wanted, [results({"a": (4.0, 4.0)}, "rank")]).verdict == "holds"
+    assert judged(claim, wanted, [results({"a": (3.0, 3.0)}, "rank")]).verdict == "does not hold"
+
+
+def test_a_goal_that_is_never_reached_takes_more_than_all_rounds() -> None:
+    wanted = reproduction({"a": Published(5.0), "b": Published(50.0)}, "pure_round")
+    claim = Claim.of("| a is sooner | any | pure_round | a > b | |")
+    never = (None, None)
+    quick = results({"a": (5.0, 7.0), "b": never}, "pure_round")
+    assert judged(claim, wanted, [quick]).verdict == "holds"
+    neither = results({"a": never, "b": never}, "pure_round")
+    assert judged(claim, wanted, [neither]).verdict == "not told apart"
+    # The largest results that tell something decide.
+    assert judged(claim, wanted, [neither, quick]).results is quick
 
 
 def test_nothing_of_a_smoke_run_is_compared_with_the_paper() -> None:

@@ -20,7 +20,7 @@ from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.toml_file import plain, structured
 from umbel.papers.base import Reproduction, Size
 from umbel.papers.catalogue import REPRODUCTIONS
-from umbel.papers.findings import ANY, PAPERS, findings, kept_files
+from umbel.papers.findings import ANY, PAPERS, Claim, findings, kept_files, papers
 from umbel.papers.measures import MEASURES
 from umbel.papers.page import verdicts
 from umbel.papers.saved_results import SavedResults
@@ -178,9 +178,20 @@ def test_the_page_of_fidelity_is_what_the_kept_results_say() -> None:
     assert PAGE.read_text(encoding="utf-8") == verdicts()
 
 
+@pytest.mark.parametrize("claim", [claim for paper in papers() for claim in paper.claims])
+def test_a_claim_names_rows_that_are_there(claim: Claim) -> None:
+    assert (claim.name == "-") == bool(claim.why)
+    if claim.name != "-":
+        wanted = REPRODUCTIONS[claim.name]
+        cells = wanted.cells("full")
+        assert {*claim.ahead, *claim.behind} <= {cell.row for cell in cells}
+        assert {*claim.columns} <= {cell.column for cell in cells}
+        assert claim.measure.partition("@")[0] in {m.partition("@")[0] for m in wanted.measures}
+
+
 def test_what_is_reversed_or_far_from_the_paper_has_a_cause() -> None:
     rows = [line.split("|")[1:-1] for line in verdicts().splitlines()]
     table = [[cell.strip() for cell in row] for row in rows if row and row[0].startswith(" [")]
     assert len(table) == len(ALL)
-    for name, _, _, _, reversed_pairs, _, largest, cause in table:
+    for name, _, _, _, reversed_pairs, _, _, largest, cause in table:
         assert cause or (reversed_pairs in ("", "0") and ":" not in largest), name

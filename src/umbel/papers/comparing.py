@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, product
 from math import hypot, sqrt
 
 from umbel.papers.base import Reproduction
-from umbel.papers.findings import Published
+from umbel.papers.findings import Claim, Published
 from umbel.papers.measures import named
 from umbel.papers.saved_results import CellResult, SavedResults
 from umbel.summary import counted, joined_by_and
@@ -29,6 +29,7 @@ class Compared:
     published: Published | None
     seeds: int  # how many
     at_least: bool = False  # whether the mean is a lower bound
+    never_in: int | None = None  # the rounds in which no seed reached the goal
     other_seeds: bool = False  # whether the table has another number of seeds
 
     @property
@@ -46,20 +47,23 @@ class Compared:
         return self.std / sqrt(self.seeds - 1)  # `std` is that of these seeds alone
 
     @property
-    def agrees(self) -> bool | None:
+    def near(self) -> bool | None:
         """Whether the two means lie within two standard errors of their difference.
 
-        None without both numbers, without a spread of each, from two or more seeds, and for a lower
-        bound that the paper's number doesn't contradict.
+        None without both numbers, and for a lower bound that the paper's doesn't contradict.
         """
         if self.difference is None or self.published is None:
-            return None
-        if self.std is None or self.published.std is None:
             return None
         allowed = max(2 * hypot(self.error, self.published.error), self.last_decimal / 2)
         if self.at_least and self.difference <= allowed:
             return None
         return abs(self.difference) <= allowed
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether they are near; None, too, without a spread of each, from two or more seeds."""
+        theirs = None if self.published is None else self.published.std
+        return None if self.std is None or theirs is None else self.near
 
     @property
     def last_decimal(self) -> float:
@@ -79,7 +83,7 @@ class Compared:
     @property
     def verdict(self) -> str:
         """The difference, and whether the two agree; empty without a difference."""
-        if self.difference is None or (self.at_least and self.difference <= 0):
+        if self.difference is None or (self.at_least and self.near is None):
             return ""
         places = named(self.measure).digits
         return f"{self.difference:+.{places}f}" + " agrees" * bool(self.agrees)
@@ -112,7 +116,9 @@ def _measured(ours: CellResult, measure: str, published: Published | None) -> Co
     """The mean over seeds: a lower bound if some seed never reached the goal."""
     mean, std, seeds = ours.mean(measure), ours.std(measure), ours.num_seeds
     at_least = mean is not None and None in ours.values[measure]
-    return Compared(ours.row, ours.column, measure, mean, std, published, seeds, at_least)
+    never = ours.rounds if mean is None and named(measure).of_rounds else None
+    place = ours.row, ours.column, measure
+    return Compared(*place, mean, std, published, seeds, at_least, never)
 
 
 def _saved(
@@ -164,15 +170,55 @@ def ahead(one: Compared, other: Compared) -> bool | None:
     """Return True if our number of one row is better than another's; None: not told apart.
 
     They are apart by more than two standard errors of the difference, and than the last decimal. A
-    lower bound is not below another number.
+    lower bound, such as all rounds where a goal is never reached, is not below another number.
     """
-    if one.mean is None or other.mean is None:
+    mine, its = (row.never_in if row.mean is None else row.mean for row in (one, other))
+    if mine is None or its is None:
         return None
-    ours = one.mean - other.mean
+    ours = mine - its
     far = abs(ours) > max(2 * hypot(one.error, other.error), one.last_decimal)
-    # How far a lower bound is from what lies above it is not known.
-    known = not (one if ours < 0 else other).at_least
+    smaller = one if ours < 0 else other
+    known = not smaller.at_least and smaller.mean is not None
     return ours * _sign(one.measure) > 0 if far and known else None
+
+
+@dataclass(frozen=True)
+class JudgedClaim:
+    """How many of our numbers, at one size, are as a claim has them."""
+
+    results: SavedResults | None  # None: nobody tested it
+    kept: tuple[bool | None, ...]  # of each pair of rows, or number; None: not told apart
+
+    @property
+    def verdict(self) -> str:
+        """Whether the claim holds here, in a few words."""
+        held, against = self.kept.count(True), self.kept.count(False)
+        if self.results is None:
+            return "not tested"
+        if not held + against:
+            return "not told apart"
+        return "holds" if not against else "holds in part" if held else "does not hold"
+
+
+def judged(claim: Claim, wanted: Reproduction, sizes: Iterable[SavedResults]) -> JudgedClaim:
+    """A claim by the largest results that tell something; its rows decide, not the paper's."""
+    found = JudgedClaim(None, ())
+    for results in sizes:
+        cells = [
+            cell
+            for cell in compared(wanted, results, claim.measure)
+            if not claim.columns or cell.column in claim.columns
+        ]
+        if claim.behind:
+            first = (cell for cell in cells if cell.row in claim.ahead)
+            both = product(first, [cell for cell in cells if cell.row in claim.behind])
+            kept = tuple(ahead(one, other) for one, other in both if one.column == other.column)
+        else:
+            here = (cell for cell in cells if cell.row in claim.ahead)
+            kept = tuple(cell.near for cell in here if cell.published is not None)
+        if kept and (found.results is None or found.verdict == "not told apart"):
+            found = JudgedClaim(results, kept)
+    return found
 
 
 def _sign(measure: str) -> int:

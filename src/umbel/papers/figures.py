@@ -48,7 +48,7 @@ def _against_columns(wanted: Reproduction, results: SavedResults, plot: ColumnsP
         ]
         if printed:
             x, y = _values((place, number.mean) for place, number in printed)
-            band = _band(y, [number.std for _, number in printed]) if named else ((), ())
+            band = _band(y, [number.std or 0.0 for _, number in printed]) if named else ((), ())
             lines.append(Line(row, x, y, *band, published=True, points=named))
     name = title(plot.measure)
     categories = columns if named else ()

@@ -115,18 +115,50 @@ class Findings:
 
 
 @dataclass(frozen=True)
+class Claim:
+    """A claim of a paper, and the rows of a reproduction whose numbers decide it."""
+
+    text: str
+    name: str  # of the reproduction; "-": none
+    measure: str
+    ahead: tuple[str, ...]  # these rows come before, or have larger numbers than
+    behind: tuple[str, ...]  # each of these; (): the claim is the numbers that the paper prints
+    columns: tuple[str, ...]  # which columns it is about; (): all
+    why: str  # why nobody tested it, if so
+
+    @classmethod
+    def of(cls, line: str) -> Claim:
+        """A line of a table: the claim, the reproduction, the measure, the rows, the columns.
+
+        Rows are such as "A > B, C"; without a reproduction they say why nobody tested the claim.
+        """
+        text, name, measure, rows, columns = (part.strip() for part in line.split("|")[1:-1])
+        none = name == "-"
+        ahead, _, behind = ("" if none else rows).partition(" > ")
+        why = rows if none else ""
+        return cls(text, name, measure, _listed(ahead), _listed(behind), _listed(columns), why)
+
+
+def _listed(names: str) -> tuple[str, ...]:
+    return tuple(filter(None, names.split("; ")))
+
+
+@dataclass(frozen=True)
 class Paper:
     """All findings about a paper."""
 
     name: str  # of its folder
     title: str
+    claims: tuple[Claim, ...]
     sections: tuple[Findings, ...]
 
     @classmethod
     def of(cls, folder: Path) -> Paper:
-        """Read a paper's `findings.md`."""
-        title, *parts = (folder / "findings.md").read_text(encoding="utf-8").split("\n## ")
-        return cls(folder.name, title.strip().removeprefix("# "), tuple(map(Findings.of, parts)))
+        """Read a paper's `findings.md`: its title, a table of claims, and a section a table."""
+        head, *parts = (folder / "findings.md").read_text(encoding="utf-8").split("\n## ")
+        title, _, table = head.strip().removeprefix("# ").partition("\n\n")
+        claims = map(Claim.of, table.splitlines()[2:])
+        return cls(folder.name, title, tuple(claims), tuple(map(Findings.of, parts)))
 
 
 @cache

@@ -1,7 +1,7 @@
 """A reproduction's results as tables: in the terminal, and on the pages of fidelity with figures.
 
-`python -m umbel.papers.page docs` writes `docs/fidelity.md`, which has a verdict on each table, and
-`docs/figures/NAME.svg`. `make docs` writes the page of each paper behind it into `docs/fidelity`.
+`python -m umbel.papers.page docs` writes `docs/fidelity.md`, a verdict on each claim and each
+table, and `docs/figures/NAME.svg`. `make docs` writes the page of each paper in `docs/fidelity`.
 """
 
 from __future__ import annotations
@@ -15,30 +15,21 @@ from rich.table import Table
 
 from umbel.papers.base import Reproduction
 from umbel.papers.catalogue import REPRODUCTIONS
-from umbel.papers.comparing import Compared, compared, has_order, order, pairs, reversals
+from umbel.papers.comparing import Compared, compared, has_order, judged, order, pairs
 from umbel.papers.figures import charts
-from umbel.papers.findings import Paper, papers
+from umbel.papers.findings import Claim, Paper, papers
 from umbel.papers.measures import title
 from umbel.papers.saved_results import SavedResults, kept
 from umbel.report.figures.drawing import draw
 from umbel.summary import counted, duration
 
+PROCESSORS_FILE = Path(__file__).parent / "processors.md"
+"""The table that `benchmarks.processors` has written."""
+
 HEAD = """# Fidelity
 
-A line for each table and figure of the papers that `umbel reproduce NAME` makes, written by
-`python -m umbel.papers.page docs`. Behind it the site has a page for each paper, with its numbers
-beside ours, a figure and remarks: `make docs` writes these from `findings.md` and the kept results
-in each folder of `src/umbel/papers`.
-
-- **Size**: *full* is the paper's; *reduced* is a smaller problem, so that only the order of its
-  rows is to be compared with the paper's. "8 of 12" means that the other results are not made yet.
-- **Pairs**: two rows of one column, by all measures that the paper prints. They are *in order* or
-  *reversed* if they are apart, in the paper and here, by more than the standard deviation of their
-  difference and than the last decimal; otherwise they are *too close* to tell. For one seed, the
-  paper's deviation stands for ours.
-- **Largest difference**: our number minus the paper's, of those that do not lie within their
-  spreads of each other.
-- **Cause**: why the largest differences, or reversed pairs, are there.
+What of the papers holds here, what does not, and what nobody tested. `python -m umbel.papers.page
+docs` writes this page, from the tables and figures that `umbel reproduce` makes.
 
 ```{toctree}
 :hidden:
@@ -46,15 +37,50 @@ in each folder of `src/umbel/papers`.
 PAGES
 ```
 
-| table or figure | size | seeds | in order | reversed | too close | largest difference | cause |
+## The claims
+
+Two rows are *told apart* if their means differ by more than two standard errors of the difference,
+and than the last decimal. For one seed, whose deviation is not known, the paper's stands in; where
+the paper prints none, any difference counts: such a verdict is no more than one run. A claim
+*holds* if every pair of rows that is told apart is as it says, *in part* if only some are.
+"""
+
+CLAIMS = """
+| PAPER | here | as claimed | against | not apart | size | seeds | shown by |
 |---|---|---|---|---|---|---|---|
 """
 
+TABLES = """
+## The tables and figures
+
+- **Size**: *full* is the paper's; *reduced* is a smaller problem, so that only the order of its
+  rows is to be compared with the paper's. "8 of 12" means that the other results are not made yet.
+- **Pairs** of two rows of one column, by all measures that the paper prints: in the paper's order,
+  reversed, or not told apart, here or in the paper.
+- **Agree**: the numbers that lie within two standard errors of the paper's, of those that can be
+  judged: both have a spread, from two or more seeds (the papers' means are taken to be of five).
+- **Largest difference**: our number minus the paper's, where it is more than two standard errors,
+  by the first measure.
+- **Again**: `umbel reproduce NAME --size SIZE --seeds N` makes a line again, and `--only ROW --only
+  COLUMN` a part of it. On another processor a run is another run, as rounding grows: see below.
+
+| table or figure | size | seeds | in order | reversed | not apart | agree | largest difference \
+| cause |
+|---|---|---|---|---|---|---|---|---|
+"""
+
+PROCESSORS = """
+## Other processors
+
+The same run, with the same seed, on two sets of instructions ends apart, as the last bits of sums
+differ. `python -m benchmarks.processors` makes three runs with AVX2 and without it:
+"""
+
 LEGEND = """Each cell gives our mean and population standard deviation over seeds, and below it *the
-paper's*. ✓: the two lie within their spreads of each other, to half of the last
-decimal; otherwise the difference. "Or more" is a lower bound: in some seed the goal was not
-reached, which counts with all rounds; for rounds saved, the baseline did not reach it. "About" is
-what the paper says in words, or shows in a figure. Times are of rounds, without evaluation.
+paper's*. ✓: both have a spread, and the means lie within two standard errors of their difference;
+otherwise the difference. "Or more" is a lower bound: in some seed the goal was not reached, which
+counts with all rounds; for rounds saved, the baseline did not reach it. "About" is what the paper
+says in words, or shows in a figure. Times are of rounds, without evaluation.
 
 Commands that name a folder such as `runs/reproduce-reduced/NAME-seed0` go on from a run of
 `umbel reproduce`, and "on the run" means `umbel run` with the `experiment.toml` of that folder and
@@ -84,7 +110,7 @@ def _terminal_table(wanted: Reproduction, results: SavedResults, measure: str) -
     table.add_column("")
     for name in ("paper", "umbel", "difference"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.caption = f"{counted(len(results.seeds), 'seed')}; within: of the two spreads"
+    table.caption = f"{counted(len(results.seeds), 'seed')}; agrees: within two standard errors"
     table.caption_justify = "left"
     for row in compared(wanted, results, measure):
         paper = "" if row.published is None else str(row.published)
@@ -94,10 +120,33 @@ def _terminal_table(wanted: Reproduction, results: SavedResults, measure: str) -
 
 
 def verdicts() -> str:
-    """The page of verdicts."""
+    """The page of verdicts: each paper's claims, each table and figure, and other processors."""
     names = "\n".join(f"fidelity/{paper.name}" for paper in papers())
+    lines = [HEAD.replace("PAGES", names)]
+    for paper in papers():
+        lines.append(CLAIMS.replace("PAPER", paper.title))
+        lines += [f"{_claim(claim)}\n" for claim in paper.claims]
     rows = [row for paper in papers() for said in paper.sections for row in _verdict(said.name)]
-    return HEAD.replace("PAGES", names) + "".join(f"{row}\n" for row in rows)
+    lines += [TABLES, *(f"{row}\n" for row in rows)]
+    return "".join(lines) + PROCESSORS + PROCESSORS_FILE.read_text(encoding="utf-8")
+
+
+def _claim(claim: Claim) -> str:
+    """A row of a table of claims."""
+    if claim.name == "-":
+        return f"| {claim.text} | **not tested**: {claim.why} | | | | | | |"
+    wanted = REPRODUCTIONS[claim.name]
+    found = judged(claim, wanted, shown(wanted))
+    link, here = f"[{claim.name}](#{claim.name})", f"**{found.verdict}**"
+    if found.results is None:
+        return f"| {claim.text} | {here}: {wanted.said.absent} | | | | | | {link} |"
+    counts = [str(found.kept.count(kind)) for kind in (True, False, None)]
+    size, seeds = found.results.size, _seeds(found.results)
+    return f"| {' | '.join([claim.text, here, *counts, size, seeds, link])} |"
+
+
+def _seeds(results: SavedResults) -> str:
+    return results.seeds_told.removesuffix(" seeds").removesuffix(" seed")
 
 
 def paper_page(paper: Paper) -> str:
@@ -111,26 +160,29 @@ def _verdict(name: str) -> Iterator[str]:
     cause = wanted.said.cause
     results = list(shown(wanted))
     if not results:
-        yield f"| {head} | none kept | | | | | | {wanted.said.absent} |"
+        yield f"| {head} | none kept | | | | | | | {wanted.said.absent} |"
     for each in results:
         kept_orders = [pair.kept for name in wanted.measures for pair in pairs(wanted, each, name)]
         counts = [str(kept_orders.count(kind)) for kind in (True, False, None)]
         size = ", ".join(filter(None, [each.size, each.done_so_far]))
-        seeds = each.seeds_told.removesuffix(" seeds").removesuffix(" seed")
-        cells = [head, size, seeds, *counts, _largest_difference(wanted, each), cause]
+        numbers = [c for name in wanted.measures for c in compared(wanted, each, name)]
+        spread = [number.agrees for number in numbers if number.agrees is not None]
+        agree = f"{sum(spread)} of {len(spread)}" if spread else ""
+        worst = _largest_difference(wanted, each)
+        cells = [head, size, _seeds(each), *counts, agree, worst, cause]
         yield f"| {' | '.join(cells)} |"
         head, cause = "", ""
 
 
 def _largest_difference(wanted: Reproduction, results: SavedResults) -> str:
-    """The largest difference outside the spreads, of the first measure that has one."""
+    """The largest difference of two standard errors or more, of the first measure with one."""
     known = False
     for measure in wanted.measures:
-        cells = [c for c in compared(wanted, results, measure) if c.within is not None]
+        cells = [c for c in compared(wanted, results, measure) if c.near is not None]
         known = known or bool(cells)
-        outside = [cell for cell in cells if not cell.within]
-        if outside:
-            worst = max(outside, key=lambda cell: abs(cell.difference or 0.0))
+        apart = [cell for cell in cells if not cell.near]
+        if apart:
+            worst = max(apart, key=lambda cell: abs(cell.difference or 0.0))
             return f"{title(measure)}: {worst.verdict} ({worst.row}; {worst.column})"
     return "all within" if known else "no number printed"
 
@@ -176,7 +228,7 @@ def _result(wanted: Reproduction, results: SavedResults) -> Iterator[str]:
     yield f"![{wanted.said.title}](../figures/{_drawing(results)})\n"
     for measure in _measured(wanted, results):
         yield from _table(wanted, results, measure)
-        if any(reversals(wanted, results, measure)):
+        if has_order(wanted, results, measure):
             yield f"{title(measure)}: {order(wanted, results, measure, around='*')}\n"
 
 
@@ -207,7 +259,7 @@ def _cell(cell: Compared | None) -> str:
         return ""
     if cell.published is None:
         return cell.ours
-    verdict = "✓" if cell.within else cell.verdict
+    verdict = "✓" if cell.agrees else cell.verdict
     return f"{cell.ours}<br>*{cell.published}* {verdict}".strip()
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
-from umbel.algorithms import IFCA, LCFL, FedAvg, LocalOnly
+from umbel.algorithms import IFCA, FedAvg, LocalOnly
 from umbel.algorithms.base import Algorithm
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios.gu import CONSECUTIVE_LETTERS, ROTATED_CIFAR10
@@ -41,11 +41,12 @@ def _methods(kind: Kind, local: LocalTraining, clusters: int) -> Methods:
     }
 
 
-def _as_printed(local: LocalTraining, clusters: int) -> LCFL:
+def _as_printed(local: LocalTraining, clusters: int) -> Algorithm[Any]:
     """Lines 2 to 5 of Algorithm 1: T = 10 full gradient steps of each client from one start."""
     alone = LocalTraining(lr=local.lr, steps=10, batch_size="all")
-    usual: LCFL = _methods("methods", local, clusters)["LCFL"]
-    return replace(usual, warm_up="local", warm_up_training=alone)
+    usual: Any = _methods("methods", local, clusters)["LCFL"]
+    printed: Algorithm[Any] = replace(usual, warm_up="local", warm_up_training=alone)
+    return printed
 
 
 def _beside(methods: Methods, local: LocalTraining, clusters: int) -> Methods:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from umbel.algorithms import PACFL, FedEM
+from umbel.algorithms.base import Algorithm
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios.base import Scenario
 from umbel.data.scenarios.kim import (
@@ -144,8 +145,8 @@ def _fig_8(size: Size) -> Iterator[Cell]:
     """PACFL with several thresholds, beside CFL-GP."""
     usual: Any = shipped("ifca-mnist8").algorithm
     local = replace(usual.local, batch_size=BATCH)
-    methods = {
-        f"PACFL (ν = {angle})": PACFL(threshold=angle, local=local, averaging=Averaging("equal"))
+    methods: dict[str, Algorithm[Any]] = {
+        f"PACFL (ν = {angle:g})": PACFL(threshold=angle, local=local, averaging=Averaging("equal"))
         for angle in pick(
             size, smoke=(4.0,), reduced=(3.0, 4.0, 5.0, 6.0), full=(3.0, 4.0, 5.0, 6.0)
         )

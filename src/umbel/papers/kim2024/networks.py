@@ -129,12 +129,12 @@ def _fig_4_right(size: Size) -> Iterator[Cell]:
     usual = _channels(size)[0].experiment
     cfl_gp: Any = usual.algorithm
     clients = pick(size, smoke=4, reduced=8, full=32)
-    scenario: Any = replace(usual.scenario, clients=clients)
+    scenario: Any = usual.scenario
     rounds = pick(size, smoke=3, reduced=21, full=21)
     ratios = (1, 10, 100, 1000, 10_000, 100_000)
     for ratio in pick(size, smoke=(1, 1000), reduced=(1, 100, 10_000), full=ratios):
         method = replace(cfl_gp, compression=float(ratio), patience=rounds)
-        like = replace(usual, scenario=scenario, rounds=rounds, algorithm=method)
+        like = replace(usual, scenario=replace(scenario, clients=clients), rounds=rounds)
         column = f"ratio = {ratio}"
         yield from cells(like, {"CFL-GP": method}, column, slug("channels", f"c{clients}", column))
 

@@ -25,14 +25,11 @@ MEMORY = {
 SIMILARITY = {"weight updates": FLACC(), "gradients": FLACC(similarity="gradient")}
 
 
-def pfedme(pull: float, beta: float) -> PFedMe:
-    """pFedMe with the paper's lambda and beta.
+def pfedme(pull: float, beta: float, local: LocalTraining) -> PFedMe:
+    """pFedMe with the paper's lambda and beta, and the local training of all methods.
 
-    E = 5 are its local rounds, of a mini-batch each, so that clients move little: with whole
-    epochs a server that goes beta = 8 times as far as their mean diverges. Its step sizes
-    are not printed: 0.005, as its authors' code has it, and a personal one that lambda bounds.
+    The personal step size is not printed: here it is one that lambda bounds.
     """
-    local = LocalTraining(lr=0.005, steps=5, batch_size=32)
     return PFedMe(pull=pull, beta=beta, personal_lr=0.6 / pull, local=local)
 
 
@@ -41,7 +38,7 @@ def _methods(benchmark: Benchmark, size: Size) -> Iterator[tuple[str, Algorithm[
     local = benchmark.local
     yield "NoFed", LocalOnly(local)
     yield "FedAvg", FedAvg(local)
-    yield "pFedMe", pfedme(*benchmark.pfedme)
+    yield "pFedMe", pfedme(*benchmark.pfedme, local)
     yield "Per-FedAvg", PerFedAvg(alpha=benchmark.alpha, local=local)
     yield "CFL", Sattler(local)
     guesses = ("right",) if size == "reduced" else ("too low", "right", "too high")

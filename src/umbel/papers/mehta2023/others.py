@@ -16,6 +16,9 @@ from umbel.papers.base import Cell, ColumnsPlot, Reproduction, RoundsPlot, Size,
 from umbel.papers.findings import findings
 from umbel.papers.mehta2023.cells import pfedme
 
+STEPS = LocalTraining(lr=0.005, steps=5, batch_size=32)
+"""pFedMe's step is no gradient, so that Adam has no say: plain steps, at its authors' rate."""
+
 ADAM = LocalTraining(lr=5e-4, epochs=5, batch_size=32, optimizer=Adam())
 
 
@@ -23,7 +26,7 @@ def _faults(size: Size) -> list[Cell]:
     methods: dict[str, Algorithm[Any]] = {
         "NoFed": LocalOnly(ADAM),
         "FedAvg": FedAvg(ADAM),
-        "pFedMe": pfedme(30, 5),
+        "pFedMe": pfedme(30, 5, STEPS),
         "Per-FedAvg": PerFedAvg(alpha=0.005, local=ADAM),
         "CFL": Sattler(ADAM),
         "IFCA (k = 6)": IFCA(6, ADAM),
