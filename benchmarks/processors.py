@@ -30,7 +30,7 @@ from umbel.summary import joined_by_and
 
 ROWS = (
     ("flacc-table1", "FLACC", "rotated MNIST"),
-    ("lcfl-fig5", "IFCA", "rotated CIFAR-10"),
+    ("flacc-table1", "CFL", "grouped CIFAR-10"),
     ("cflgp-table9", "IFCA", "C = 20"),
 )
 

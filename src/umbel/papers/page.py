@@ -72,8 +72,12 @@ TABLES = """
 PROCESSORS = """
 ## Other processors
 
-The same run, with the same seed, on two sets of instructions ends apart, as the last bits of sums
-differ. `python -m benchmarks.processors` makes three runs with AVX2 and without it:
+The same run, with the same seed, ends elsewhere on other instructions, as the last bits of sums
+differ: mostly by a few points, but where a method decides by a threshold, as CFL does, by all that
+the decision is worth. A line above that stands on one seed is to be read with that in mind.
+`python -m benchmarks.processors` makes three runs with all instructions of the processor, and with
+SSE4.1:
+
 """
 
 LEGEND = """Each cell gives our mean and population standard deviation over seeds, and below it *the
