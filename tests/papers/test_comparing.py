@@ -257,6 +257,9 @@ def test_a_goal_that_is_never_reached_takes_more_than_all_rounds() -> None:
     assert judged(claim, wanted, [neither]).verdict == "not told apart"
     # The largest results that tell something decide.
     assert judged(claim, wanted, [neither, quick]).results is quick
+    assert judged(claim, wanted, [quick, neither]).results is quick
+    once = results({"a": never, "b": never}, "pure_round")
+    assert judged(claim, wanted, [neither, once]).results is neither
 
 
 def test_nothing_of_a_smoke_run_is_compared_with_the_paper() -> None:

@@ -216,8 +216,11 @@ def judged(claim: Claim, wanted: Reproduction, sizes: Iterable[SavedResults]) ->
         else:
             here = (cell for cell in cells if cell.row in claim.ahead)
             kept = tuple(cell.near for cell in here if cell.published is not None)
-        if kept and (found.results is None or found.verdict == "not told apart"):
-            found = JudgedClaim(results, kept)
+        judged_here = JudgedClaim(results, kept)
+        if any(pair is not None for pair in kept):
+            return judged_here
+        if kept and found.results is None:
+            found = judged_here
     return found
 
 

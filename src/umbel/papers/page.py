@@ -143,7 +143,8 @@ def _claim(claim: Claim) -> str:
     found = judged(claim, wanted, shown(wanted))
     link, here = f"[{claim.name}](#{claim.name})", f"**{found.verdict}**"
     if found.results is None:
-        return f"| {claim.text} | {here}: {wanted.said.absent} | | | | | | {link} |"
+        why = wanted.said.absent or "these rows are not made yet"
+        return f"| {claim.text} | {here}: {why} | | | | | | {link} |"
     counts = [str(found.kept.count(kind)) for kind in (True, False, None)]
     size, seeds = found.results.size, _seeds(found.results)
     return f"| {' | '.join([claim.text, here, *counts, size, seeds, link])} |"
