@@ -268,7 +268,8 @@ def summary(wanted: Reproduction, results: SavedResults) -> str:
     cells = [cell for name in wanted.measures for cell in compared(wanted, results, name)]
     judged = [cell.agrees for cell in cells if cell.agrees is not None]
     kept = [pair.kept for name in wanted.measures for pair in pairs(wanted, results, name)]
-    return (
-        f"{sum(judged)} of {counted(len(judged), 'number')} with spreads agree; pairs of rows: "
-        f"{kept.count(True)} in order, {kept.count(False)} reversed, {kept.count(None)} not apart"
+    said = f"{sum(judged)} of {counted(len(judged), 'number')} with spreads agree; "
+    return (said if judged else "") + (
+        f"pairs of rows: {kept.count(True)} in order, {kept.count(False)} reversed, "
+        f"{kept.count(None)} not apart"
     )
