@@ -22,6 +22,7 @@ from typing import Any
 import click
 import torch
 
+from benchmarks.refusing import plainly
 from umbel.data.sources import Sources
 from umbel.papers import page
 from umbel.papers.catalogue import REPRODUCTIONS
@@ -51,7 +52,7 @@ def course(name: str, row: str, column: str) -> Course:
     (cell,) = (cell for cell in cells if (cell.row, cell.column) == (row, column))
     run = Experiment.of(replace(cell.experiment, evaluate_every=2)).open(Sources.default())
     records = [record for _, record in run.rounds(cell.experiment.rounds)]
-    wanted = ("round", "accuracy", "ari", "num_clusters")
+    wanted = ("accuracy", "ari", "num_clusters")
     return [
         {name: getattr(record, name) for name in wanted}
         for record in records
@@ -63,7 +64,7 @@ def elsewhere(row: tuple[str, str, str], variables: Mapping[str, str]) -> Course
     """Run one row in a process with these variables."""
     command = [sys.executable, "-m", "benchmarks.processors", "--row", *row]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
-    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
     found: Course = json.loads(done.stdout.splitlines()[-1])
     return found
 
@@ -76,17 +77,17 @@ def table() -> Iterator[str]:
     for row in ROWS:
         click.echo(f"{row}", err=True)
         one, other = elsewhere(row, {}), elsewhere(row, OLDER)
-        gaps = [abs(a["accuracy"] - b["accuracy"]) for a, b in zip(one, other, strict=True)]
-        indices = [abs((a["ari"] or 0) - (b["ari"] or 0)) for a, b in zip(one, other, strict=True)]
-        clusters = sum(
-            a["num_clusters"] != b["num_clusters"] for a, b in zip(one, other, strict=True)
-        )
+        both = list(zip(one, other, strict=True))
+        gaps = [abs(a["accuracy"] - b["accuracy"]) for a, b in both]
+        indices = [abs((a["ari"] or 0) - (b["ari"] or 0)) for a, b in both]
+        clusters = sum(a["num_clusters"] != b["num_clusters"] for a, b in both)
         largest = [f"{100 * max(gaps):.1f} points", f"ARI {max(indices):.2f}"]
         largest.append(f"clusters in {clusters} of {len(one)} evaluated rounds")
         ends = [f"{100 * c[-1]['accuracy']:.1f}%, ARI {c[-1]['ari']:.2f}" for c in (one, other)]
         yield f"| {row[0]}: {row[1]}; {row[2]} | {' | '.join(ends)} | {joined_by_and(largest)} |"
 
 
+@plainly()
 def main() -> None:
     """Write the table, or run one row and print its course."""
     parser = argparse.ArgumentParser(description=__doc__)

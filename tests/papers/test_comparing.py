@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,6 @@ from umbel.papers.comparing import (
     judged,
     order,
     pairs,
-    reversals,
     summary,
 )
 from umbel.papers.figures import charts
@@ -46,6 +46,10 @@ def results(values: dict[str, tuple[float | None, ...]], measure: str = "accurac
     made = MadeCell("umbel reproduce any", {"umbel": "0", "torch": "0"}, "a machine", 60.0)
     seeds = tuple(range(max(map(len, values.values()), default=2)))
     return SavedResults("any", "full", seeds, made, cells)
+
+
+def reversals(wanted: Reproduction, results: SavedResults, measure: str) -> Iterator[MethodPair]:
+    return (pair for pair in pairs(wanted, results, measure) if pair.kept is False)
 
 
 def test_numbers_agree_within_two_standard_errors_of_their_difference() -> None:

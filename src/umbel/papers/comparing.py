@@ -228,11 +228,6 @@ def _sign(measure: str) -> int:
     return -1 if named(measure).lower_is_better else 1
 
 
-def reversals(wanted: Reproduction, results: SavedResults, measure: str) -> Iterator[MethodPair]:
-    """Pairs of rows that are clearly in another order than in the paper."""
-    return (pair for pair in pairs(wanted, results, measure) if pair.kept is False)
-
-
 def order(wanted: Reproduction, results: SavedResults, measure: str, around: str = "") -> str:
     """Sentences about the order of rows: how many pairs are as in the paper, and which are not.
 

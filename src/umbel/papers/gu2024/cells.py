@@ -143,7 +143,6 @@ def _photos(size: Size) -> list[Cell]:
 BY_ROUND = (*(f"accuracy@{at}" for at in (5, 10, 15, 30, 60)), "ari", "clusters")
 PLOTS = (RoundsPlot("accuracy"),)
 SAID = findings()
-THREE: dict[Size, int] = {"smoke": 1, "reduced": 3, "full": 3}
 
 REPRODUCTIONS = (
     Reproduction(SAID["lcfl-table2"], _table2, BY_ROUND, PLOTS),

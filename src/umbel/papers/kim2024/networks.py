@@ -9,7 +9,7 @@ from typing import Any
 from umbel.algorithms import CFLGP, IFCA, FedAvg, Sattler
 from umbel.algorithms.base import Algorithm
 from umbel.client.optimizers import Adam
-from umbel.client.schedules import CosineRestarts
+from umbel.client.schedules import Constant, CosineRestarts
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios.base import Scenario
 from umbel.data.scenarios.channel_state import ChannelState
@@ -109,13 +109,13 @@ def _channels(size: Size) -> list[Cell]:
         CFLGP(
             2,
             "update",
-            # The rate is reset after 125,000 mini-batches, which are all rounds.
             local=LocalTraining(
                 lr=0.002,
                 epochs=1,
                 batch_size=batch,
                 optimizer=Adam(),
-                schedule=CosineRestarts(period=rounds),
+                # The rate is reset after 125,000 mini-batches of a client, which are all rounds.
+                schedule=Constant() if size == "reduced" else CosineRestarts(period=rounds),
             ),
             averaging=Averaging("equal", ("encoder.*",)),
             period=5,
@@ -128,12 +128,13 @@ def _fig_4_right(size: Size) -> Iterator[Cell]:
     """Channels of 32 data centres, clustered by a part of the values of each update."""
     usual = _channels(size)[0].experiment
     cfl_gp: Any = usual.algorithm
+    local = replace(cfl_gp.local, schedule=CosineRestarts(period=usual.rounds))
     clients = pick(size, smoke=4, reduced=8, full=32)
     scenario: Any = usual.scenario
     rounds = pick(size, smoke=3, reduced=21, full=21)
     ratios = (1, 10, 100, 1000, 10_000, 100_000)
     for ratio in pick(size, smoke=(1, 1000), reduced=(1, 100, 10_000), full=ratios):
-        method = replace(cfl_gp, compression=float(ratio), patience=rounds)
+        method = replace(cfl_gp, local=local, compression=float(ratio), patience=rounds)
         like = replace(usual, scenario=replace(scenario, clients=clients), rounds=rounds)
         column = f"ratio = {ratio}"
         yield from cells(like, {"CFL-GP": method}, column, slug("channels", f"c{clients}", column))
