@@ -79,11 +79,15 @@ def test_commands_load_no_papers_and_no_library_that_they_do_not_need(tmp_path: 
 
 
 @pytest.mark.long
-def test_a_run_of_a_chain_of_linear_layers_loads_no_compiler() -> None:
+@pytest.mark.parametrize("module", ["Sequential", "Own"])
+def test_a_run_of_any_module_loads_no_compiler(module: str) -> None:
     program = (
         "import sys, umbel\n"
+        "from torch.nn import Linear, ReLU, Sequential\n"
+        "class Own(Sequential): pass\n"
         "federation = umbel.testing.blobs()\n"
-        "run = umbel.Run(umbel.IFCA(2), federation, umbel.testing.mlp())\n"
+        f"net = umbel.Net(lambda: {module}(Linear(6, 8), ReLU(), Linear(8, 3)))\n"
+        "run = umbel.Run(umbel.IFCA(2), federation, net)\n"
         "assert len(list(run.rounds(2))) == 2\n"
         "slow = ('sympy', 'torch._dynamo', 'torch.fx.experimental.symbolic_shapes')\n"
         "loaded = [name for name in slow if name in sys.modules]\n"

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.func import debug_unwrap
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, logsigmoid
 
 from umbel.checks import UsageError, check
@@ -59,9 +60,9 @@ def _cross_entropy(outputs: Tensor, y: Tensor) -> Tensor:
 
 def _surprise(outputs: Tensor, y: Tensor) -> Tensor:
     """The cross-entropy (B, ...) of each label; 0 of those that do not count."""
-    if outputs.requires_grad:
+    if debug_unwrap(outputs).dim() == outputs.dim():  # not many models at once
         return cross_entropy(outputs, y, reduction="none", ignore_index=IGNORED)
-    # The same numbers; for many models at once PyTorch's function first loads sympy for a second.
+    # The same numbers; under `vmap` PyTorch's function first loads sympy for a second.
     counts = y != IGNORED
     logs = outputs.log_softmax(1).gather(1, torch.where(counts, y, 0).unsqueeze(1)).squeeze(1)
     return torch.where(counts, -logs, 0.0)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.backends import cudnn
-from torch.func import functional_call, grad_and_value
+from torch.func import functional_call, vjp
 
 from umbel.checks import UsageError
 from umbel.client.batches import Batch, Shard
@@ -51,10 +51,9 @@ class General:
         self, theta: Tensor, batch: Batch, factors: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         cut = self.modules.layout.num_weights
-        gradient, (loss, rest) = grad_and_value(self.loss, has_aux=True)(
-            theta[:cut], theta[cut:], batch, factors
+        return with_gradient(
+            lambda weights: self.loss(weights, theta[cut:], batch, factors), theta[:cut]
         )
-        return gradient, loss, rest
 
     def descend(self, theta: Tensor, shard: Shard, descent: Descent) -> Tensor:
         return step_by_step(self.gradient, theta, shard, descent)
@@ -122,6 +121,25 @@ def step_by_step(gradient: Gradient, theta: Tensor, shard: Shard, descent: Desce
         memory = descent.start(received[: len(slope)]) if memory is None else memory
         theta, memory = descent.step(theta, slope, rest, memory, batch)
     return theta - received
+
+
+def with_gradient(
+    function: Callable[[Tensor], tuple[Tensor, Tensor]], point: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradient of a function's first result, and both results.
+
+    They equal those of `torch.func.grad_and_value`, which takes seconds to load PyTorch's compiler.
+    """
+
+    def differentiated(inside: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
+        value, other = function(inside)
+        values = [value] if value.requires_grad else []
+        (slope,) = torch.autograd.grad(values, inside, create_graph=True, materialize_grads=True)
+        return value, (slope, value, other)
+
+    returned: tuple[Any, ...] = vjp(differentiated, point, has_aux=True)
+    slope, value, other = returned[-1]
+    return slope, value, other
 
 
 def one_tensor(outputs: object) -> Tensor:
