@@ -35,6 +35,8 @@ class Batch:
     y: Tensor  #: (B, ...) targets
     keep: Tensor | None = None  #: (B,) bool, False for padding; None: every row is an example
     may_be_empty: bool = False  #: whether the batch may consist only of padding
+    #: numbers of rows of several clients (C,), one after another: sums are then (C,); None: one
+    clients: Sequence[int] | None = None
 
     __repr__ = in_short
 
@@ -49,11 +51,11 @@ class Batch:
     def total(self, values: Tensor) -> Tensor:
         """Sum of a value per example (B,), weighted by `counts`."""
         counts = self.counts
-        if counts is None:
-            return values.sum()
-        if counts.dtype != torch.bool:
-            values = values * counts.to(values.dtype)
-        return values.where(counts > 0, 0).sum()
+        if counts is not None:
+            if counts.dtype != torch.bool:
+                values = values * counts.to(values.dtype)
+            values = values.where(counts > 0, 0)
+        return self._sum(values)
 
     def mean(self, values: Tensor) -> Tensor:
         """Mean of a value per example (B,)."""
@@ -85,8 +87,15 @@ class Batch:
     def size(self) -> Tensor:
         """The weight of the batch: its number of examples or labels, as a float."""
         if self.counts is None:
-            return torch.tensor(float(len(self.x)), dtype=torch.float64, device=self.x.device)
-        return self.counts.sum().double()
+            rows = float(len(self.x)) if self.clients is None else self.clients
+            return torch.tensor(rows, dtype=torch.float64, device=self.x.device)
+        return self._sum(self.counts).double()
+
+    def _sum(self, values: Tensor) -> Tensor:
+        """The sum () of values (B,), or the sums (C,) of each client's."""
+        if self.clients is None:
+            return values.sum()
+        return torch.stack([own.sum() for own in torch.split(values, list(self.clients))])
 
     def unless_empty(self, new: Sequence[Tensor], old: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """`new`, or `old` if the batch is only padding, so that its step has no effect."""
@@ -108,6 +117,7 @@ class Step:
     rows: Tensor  # (B,) int64; a negative row is padding, replaced by the example ~row
     padded: bool = False
     may_be_empty: bool = False
+    clients: Sequence[int] | None = None  # as in a `Batch`
 
     __repr__ = in_short
 
@@ -124,11 +134,14 @@ class Steps:
 
 @dataclass(frozen=True)
 class Shard:
-    """One client's examples for a work: rows of a tensor that is shared with other clients."""
+    """One client's examples for a work: rows of a tensor that is shared with other clients.
+
+    For a work that `joins`, it may hold the examples of several clients, one after another.
+    """
 
     x: Tensor  #: (total, ...) inputs of the storage
     y: Tensor  #: (total, ...) targets of the storage
-    num_examples: Tensor  #: () int64, number of this client's examples
+    num_examples: Tensor  #: () int64, number of this client's examples; (C,) of several clients
     planned: Steps  #: the mini-batches that the work planned
     in_order: Sequence[Step]  #: positions of all examples, each once
 
@@ -156,7 +169,7 @@ class Shard:
 
     def _batch(self, step: Step) -> Batch:
         if not step.padded:
-            return Batch(self.x[step.rows], self.y[step.rows])
+            return Batch(self.x[step.rows], self.y[step.rows], clients=step.clients)
         keep = step.rows >= 0
         rows = torch.where(keep, step.rows, ~step.rows)
         return Batch(self.x[rows], self.y[rows], keep, step.may_be_empty)

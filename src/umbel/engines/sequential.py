@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from umbel.client.batches import SLICE, Plan, Shard, Step, Steps, in_order
@@ -22,11 +23,17 @@ from umbel.engines.replies.validation import reply_of
 from umbel.engines.shortage import shortage
 from umbel.engines.storage import Storage, store
 from umbel.flow import Replies, Request
-from umbel.preflight.properties import mixes
+from umbel.preflight.properties import evaluates_apart, mixes
+
+JOINED = 100
+"""Largest number of examples of clients that are joined: larger passes of convolutions are slower,
+and from 128 examples on a softmax rounds otherwise (`umbel.client.objectives.MANY`)."""
 
 
 class Sequential:
     """An engine that runs one client after another, without padding; it takes any module.
+
+    In evaluations, small clients that are sent one model go through it together.
 
     Give it to `Run` as `engine`, or have `EngineSettings` choose. A `net` that does not fit the
     federation raises `UsageError` when the run begins.
@@ -60,14 +67,45 @@ class Sequential:
             here = replace(request, shared=shared)
             return in_chunks(here, self.chunks(here), self.answer)
 
+    @cached_property
+    def joins(self) -> bool:
+        """Whether a client's outputs in evaluation are the same beside other clients' examples."""
+        return evaluates_apart(self.given, self.federation)
+
     def chunks(self, request: Request) -> Iterator[Tensor]:
-        """Chunks of one position in the request each, clients with most examples first."""
+        """Positions in the request, clients with most examples first.
+
+        Clients are joined if the work and the network allow it, they are sent equal tensors, and
+        they have at most `JOINED` examples. Any other client is alone.
+        """
         _ = self.net  # tried once, before workers are forked that would each try it
-        return (position[None] for position in self.storage.by_size(request))
+        positions = self.storage.by_size(request)
+        if len(positions) == 1 or not (request.work.joins and self.joins):
+            return (position[None] for position in positions)
+        sizes = self.storage.split(request.work).sizes[request.clients.numpy()].tolist()
+        sent = list(zip(*(rows.index.tolist() for rows in request.each.values()), strict=True))
+        chunks: list[list[int]] = []
+        # The chunk that was begun last for each set of tensors, and its number of examples.
+        begun: dict[object, tuple[list[int], int]] = {}
+        for n in positions.tolist():
+            key = sent[n] if sent else None
+            chunk, taken = begun.get(key, ([], JOINED))
+            if taken + sizes[n] > JOINED or not sizes[n]:
+                chunk, taken = [], 0
+                chunks.append(chunk)
+            chunk.append(n)
+            begun[key] = chunk, taken + sizes[n]
+        return map(torch.tensor, chunks)
 
     def answer(self, request: Request, positions: Tensor) -> dict[str, Tensor]:
-        """The reply of the client at the one position, as rows (1, ...)."""
-        return answer_one(self.net, self.storage, request, positions)
+        """The replies of the clients of a chunk, as rows."""
+        if len(positions) == 1:
+            return answer_one(self.net, self.storage, request, positions)
+        split, first = self.storage.split(request.work), int(positions[0])
+        shard = _joined(split, request.clients[positions].numpy())
+        sent = {name: value.to(self.device) for name, value in request.sent_to(first).items()}
+        reply = reply_of(request.work, self.net, shard, sent)
+        return {name: value.detach() for name, value in reply.items()}
 
 
 def answer_one(
@@ -95,6 +133,20 @@ def _shard(split: Split, work: Work, client: int, seed: int) -> Shard:
         torch.tensor(size, device=device),
         Steps(_rows(plan, start, device), _steps(plan, start, device)),
         _steps(in_order(size), start, device),
+    )
+
+
+def _joined(split: Split, clients: NDArray[np.int64]) -> Shard:
+    """The examples of several clients, one after another, in one batch without mini-batches."""
+    sizes, device = split.sizes[clients], split.x.device
+    ranges = zip(split.offsets[clients].tolist(), sizes.tolist(), strict=True)
+    rows = torch.cat([torch.arange(start, start + size) for start, size in ranges]).to(device)
+    return Shard(
+        split.x,
+        split.y,
+        torch.from_numpy(sizes).to(device),
+        Steps(rows.new_empty(0, 1), []),
+        [Step(rows, clients=sizes.tolist())],
     )
 
 

@@ -50,6 +50,12 @@ def mixes(net: Net, federation: Federation) -> bool:
     return any(_gradient_mixes(net, module, batch, theta) for module in steady[:1])
 
 
+def evaluates_apart(net: Net, federation: Federation) -> bool:
+    """Return True if in evaluation outputs depend neither on other examples nor on chance."""
+    x = sample(net, federation, 3).x
+    return _outputs_mix(net, net.modules.evaluating, x, net.new(0)) is False
+
+
 def _outputs_mix(net: Net, module: nn.Module, x: Tensor, theta: Tensor) -> bool | None:
     """Return True if outputs depend on other examples in this mode; None if they are random."""
     module = twin(module, net.layout)

@@ -140,6 +140,14 @@ class Work(Settings, ABC):
         return self.inner is not None and self.inner.alone
 
     @property
+    def joins(self) -> bool:
+        """Whether clients that are sent equal tensors can do it in one pass, by sums of a `Batch`.
+
+        Columns of the reply then have the shape (C, ...) for C clients.
+        """
+        return False
+
+    @property
     def batching(self) -> Batching:
         """The mini-batches; none for work on all examples at once."""
         return UNBATCHED if self.inner is None else self.inner.batching

@@ -35,6 +35,10 @@ class Evaluation(Work):
     def alone(self) -> bool:
         return bool(self.metrics)
 
+    @property
+    def joins(self) -> bool:
+        return not self.metrics
+
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         theta = sent["theta"]
         return evaluated(net.objective, shard, lambda x: net.outputs(theta, x), self.metrics)

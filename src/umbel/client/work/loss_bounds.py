@@ -22,13 +22,13 @@ def clipped(losses: Tensor) -> Tensor:
 
 
 def bounded(losses: Tensor) -> Tensor:
-    """Losses (K,) of K models on one client, clipped; NaN if no model fits at all.
+    """Losses (..., K) of K models on a client, clipped; NaN if no model fits at all.
 
     Other clients' models may fit a client arbitrarily badly, which is not an error of the client. A
     client that no model fits can't compare models.
     """
     within = losses.isfinite() & (losses < MAX_LOSS)
-    return clipped(losses).where(within.any(), torch.nan)
+    return clipped(losses).where(within.any(-1, keepdim=True), torch.nan)
 
 
 def promised(num_models: int) -> Promise:

@@ -33,6 +33,10 @@ class MeanLoss(Work):
         check(limit is None or limit >= 1, "max_examples", limit, "1 or more")
 
     @property
+    def joins(self) -> bool:
+        return self.max_examples is None
+
+    @property
     def batching(self) -> Batching:
         return UNBATCHED if self.max_examples is None else first_batch(self.max_examples)
 
@@ -53,17 +57,19 @@ class MeanLoss(Work):
 
 
 def mean_losses(net: Net, models: Tensor, batches: Iterator[Batch]) -> Tensor:
-    """Mean loss of each of `models` (K, P) over the batches: (K,), in double precision, bounded."""
+    """Mean loss of each of `models` (K, P) over the batches, in double precision, bounded.
+
+    The shape is (K,), or (C, K) for batches of C clients.
+    """
     total = torch.zeros(len(models), dtype=torch.float64, device=models.device)
     if not len(models):
         return total
     count = torch.zeros((), dtype=torch.float64, device=models.device)
     for batch in batches:
-        total = total + torch.cat(
-            [
-                net.each(lambda theta, b=batch: b.total(net.losses(theta, b).double()), tile)  # type: ignore[misc]
-                for tile in torch.split(models, TILE)
-            ]
-        )
+        tiles = [
+            net.each(lambda theta, b=batch: b.total(net.losses(theta, b).double()), tile)  # type: ignore[misc]
+            for tile in torch.split(models, TILE)
+        ]
+        total = total + torch.cat(tiles).movedim(0, -1)
         count = count + batch.size()
-    return bounded(total / count)
+    return bounded(total / count[..., None])
