@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from umbel.seeds import Stream, client_seeds, generator, seed_of
+from umbel.seeds import MANY, Stream, client_seeds, generator, generators, seed_of
 
 seeds = st.integers(0, 2**32)
 
@@ -52,3 +52,12 @@ def test_no_number_and_the_number_0_are_one_seed() -> None:
 
 def test_nobody_needs_no_seed() -> None:
     assert client_seeds(0, Stream.CLIENT, 0, np.array([], dtype=np.int64)) == []
+
+
+@given(wide=st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=4 * MANY))
+def test_generators_seeded_together_are_those_seeded_alone(wide: list[int]) -> None:
+    every = [0, 1, 2**32 - 1, 2**32, 2**64 - 1, *wide]
+    for seed, found in zip(every, generators(every), strict=True):
+        expected = np.random.default_rng(seed)
+        assert found.bit_generator.state == expected.bit_generator.state
+        assert (found.permutation(9) == expected.permutation(9)).all()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, pairwise
 from math import prod
 
 import numpy as np
@@ -20,6 +21,7 @@ from umbel.client.batches import SLICE, Plan, Shard, Step, Steps, in_order
 from umbel.client.net import Net
 from umbel.client.process_locks import plain_attention
 from umbel.client.work import Work
+from umbel.client.work.base import Batching
 from umbel.client.work.local_training import BYTES_OF_A_PLACE
 from umbel.data.federation import Federation
 from umbel.engines.columns import in_chunks
@@ -46,6 +48,9 @@ A client's row is then aligned in memory in the same way whether or not runs are
 CACHE_MB, MEMORY_MB = 48, 512
 """The working set of a chunk must fit in memory, and should stay in a CPU's cache during training,
 which goes through the same models again and again."""
+
+IN_ORDER = Batching(lambda num_examples, _: in_order(num_examples), draws=False)
+"""All examples, in slices."""
 
 SHARE = 1 / 4
 """Largest share of a GPU's total memory for a chunk.
@@ -151,11 +156,12 @@ class Vectorised:
         sizes = split.sizes[clients]
         # Row of each client's first example in the storage.
         starts = np.minimum(split.offsets[clients], len(split.x) - 1)  # the last may have none
-        plan, draws = work.batching.plan, work.batching.draws
-        seeds = [request.seeds[n] for n in positions.tolist()] if draws else None
+        seeds: Sequence[int] = range(len(positions))  # unless the plans depend on them
+        if work.batching.draws:
+            seeds = [request.seeds[n] for n in positions.tolist()]
         # Mini-batches (c, S, b) of the work, and all examples in order, each padded to one shape.
-        planned = _Stack.of(plan, sizes, seeds, starts, self.device)
-        ordered = _Stack.of(lambda size, _: in_order(size), sizes, None, starts, self.device)
+        planned = _Stack.of(work.batching, sizes, seeds, starts, self.device)
+        ordered = _Stack.of(IN_ORDER, sizes, seeds, starts, self.device)
         shared = {name: tensor.to(self.device) for name, tensor in request.shared.items()}
         own = {}
         for name, rows in request.each.items():
@@ -252,28 +258,25 @@ class _Stack:
     @classmethod
     def of(
         cls,
-        plan: Callable[[int, int], Plan],
+        batching: Batching,
         sizes: NDArray[np.int64],
-        seeds: Sequence[int] | None,
+        seeds: Sequence[int],
         starts: NDArray[np.int64],
         device: torch.device,
     ) -> _Stack:
-        """Stack the plans of clients of these sizes, whose examples begin at `starts`.
-
-        Without seeds the plan of a client depends on its size alone.
-        """
-        if seeds is None:
-            kinds, kind = np.unique(sizes, return_inverse=True)
-            plans = [plan(int(size), 0) for size in kinds]
-        else:
-            kind = np.arange(len(sizes))
-            plans = [plan(int(size), seed) for size, seed in zip(sizes, seeds, strict=True)]
-        steps, width = np.max([each.shape for each in plans], axis=0)
-        table = np.full((len(plans), steps, width), -1, dtype=np.int64)
+        """Stack the plans of clients of these sizes, whose examples begin at `starts`."""
+        plans: list[Plan] = []
+        # From each change of the size to the next.
+        edges = [0, *(np.flatnonzero(np.diff(sizes)) + 1).tolist(), len(sizes)]
+        for begin, end in pairwise(edges):
+            plans += batching.plans(int(sizes[begin]), seeds[begin:end])
+        steps, width = np.max([each.shape[1:] for each in plans], axis=0)
         # -1 is padding: below, it becomes a row of the client's own, marked by its sign.
-        for row, each in zip(table, plans, strict=True):
-            row[: each.shape[0], : each.shape[1]] = each
-        positions, first = table[kind], starts[:, None, None]
+        positions = np.full((len(sizes), steps, width), -1, dtype=np.int64)
+        ends = accumulate(map(len, plans))
+        for end, each in zip(ends, plans, strict=True):
+            positions[end - len(each) : end, : each.shape[1], : each.shape[2]] = each
+        first = starts[:, None, None]
         # Padding repeats the client's own examples, as another client's might contain NaN.
         rows = np.where(positions >= 0, positions + first, ~first)
         missing = positions < 0

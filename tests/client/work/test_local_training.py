@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -105,6 +106,20 @@ def test_every_epoch_visits_every_example_once(
 @given(size=st.integers(1, 40), batch_size=st.integers(1, 50), steps=st.integers(1, 30))
 def test_steps_are_counted_exactly(size: int, batch_size: int, steps: int) -> None:
     assert len(LocalTraining(batch_size=batch_size, steps=steps).batching.plan(size, 0)) == steps
+
+
+@given(
+    size=st.integers(1, 40),
+    batch_size=st.one_of(st.integers(1, 50), st.just("all")),
+    more=st.sampled_from([{"epochs": 3}, {"steps": 5}, {"epochs": 2, "drop_last": True}]),
+    clients=st.integers(1, 40),
+)
+def test_clients_of_one_size_are_planned_together_as_alone(
+    size: int, batch_size: Any, more: dict[str, Any], clients: int
+) -> None:
+    batching, seeds = LocalTraining(batch_size=batch_size, **more).batching, range(7, 7 + clients)
+    together = np.concatenate(batching.plans(size, seeds))
+    assert (together == np.stack([batching.plan(size, seed) for seed in seeds])).all()
 
 
 def test_a_smaller_last_batch_may_be_left_out_unless_it_is_all_there_is() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from typing import Any, Literal, TypeAlias
 
@@ -50,6 +50,18 @@ COUNT = Promise((), torch.int64, low=1)
 
 
 @dataclass(frozen=True)
+class Plans:
+    """The `plan` of a `Batching` that makes the plans of clients of one size together."""
+
+    of: Callable[[int, Sequence[int]], Plan]  #: number of examples, C seeds -> (C, S, batch size)
+
+    def __call__(self, num_examples: int, seed: int) -> Plan:
+        """The plan of one client."""
+        one: Plan = self.of(num_examples, [seed])[0]
+        return one
+
+
+@dataclass(frozen=True)
 class Batching:
     """How a client's examples are divided into the mini-batches of a work."""
 
@@ -61,6 +73,15 @@ class Batching:
     passes: int = 1  #: largest number of gradients on each mini-batch
     #: number of examples -> the fewest in a full mini-batch; None: as many as the plan is wide
     fewest: Callable[[int], int] | None = None
+
+    def plans(self, num_examples: int, seeds: Sequence[int]) -> Sequence[Plan]:
+        """The plans of clients with this many examples, in parts (c, S, batch size)."""
+        if not self.draws:
+            one = self.plan(num_examples, 0)
+            return [np.broadcast_to(one, (len(seeds), *one.shape))]
+        if isinstance(self.plan, Plans):
+            return [self.plan.of(num_examples, seeds)]
+        return [self.plan(num_examples, seed)[None] for seed in seeds]
 
     def size(self, num_examples: int) -> tuple[int, int]:
         """The number and the size of mini-batches of a client with this many examples."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from sys import float_info
@@ -18,7 +18,8 @@ from umbel.client.descent import Descent
 from umbel.client.net import Net
 from umbel.client.optimizers import SGD, Optimizer
 from umbel.client.schedules import Constant, Schedule
-from umbel.client.work.base import COUNT, Batching, Cost, Footprint, Promise, Work
+from umbel.client.work.base import COUNT, Batching, Cost, Footprint, Plans, Promise, Work
+from umbel.seeds import generators
 
 Everything = Literal["all"]
 
@@ -83,7 +84,7 @@ class LocalTraining(Work):
 
     @property
     def batching(self) -> Batching:
-        return Batching(self._plan, draws=self.batch_size != "all", shape=self.shape)
+        return Batching(Plans(self._plans), draws=self.batch_size != "all", shape=self.shape)
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         update = net.descend(sent["theta"], shard, self.descent)
@@ -94,16 +95,15 @@ class LocalTraining(Work):
         """The gradient steps of this training."""
         return Descent(self.lr, self.proximal, self.optimizer)
 
-    def _plan(self, num_examples: int, seed: int) -> Plan:
-        rng = np.random.default_rng(seed)
+    def _plans(self, num_examples: int, seeds: Sequence[int]) -> Plan:
         steps, width = self.shape(num_examples)
         per_epoch = self._per_epoch(num_examples)
         epochs = -(-steps // per_epoch)
         setting = "local.epochs" if self.steps is None else "local.steps"
         check_plan(num_examples, self.batch_size, epochs, setting)
-        plan = shuffled(num_examples, self.batch_size, epochs, rng)
-        plan = plan.reshape(epochs, -1, width)[:, :per_epoch].reshape(-1, width)
-        return plan[:steps]
+        plans = shuffled(num_examples, self.batch_size, epochs, seeds)
+        plans = plans.reshape(len(seeds), epochs, -1, width)[:, :, :per_epoch]
+        return plans.reshape(len(seeds), -1, width)[:, :steps]
 
     def shape(self, num_examples: int) -> tuple[int, int]:
         """The number and the size of mini-batches."""
@@ -163,24 +163,27 @@ def check_plan(num_examples: int, batch_size: int | Everything, epochs: int, set
 
 
 def shuffled(
-    num_examples: int, batch_size: int | Everything, epochs: int, rng: np.random.Generator
+    num_examples: int, batch_size: int | Everything, epochs: int, seeds: Sequence[int]
 ) -> Plan:
-    """Every example once per epoch: (epochs * batches, batch width).
+    """Every example once per epoch, of each of C clients: (C, epochs * batches, batch width).
 
     The order is random, unless all are in one batch by `batch_size = "all"`.
     """
     width = batch_width(num_examples, batch_size)
     steps = -(-num_examples // width)
-    plan = np.full((epochs, steps * width), -1, dtype=np.int64)
-    for epoch in plan:
-        at_once = batch_size == "all"
-        epoch[:num_examples] = np.arange(num_examples) if at_once else rng.permutation(num_examples)
-    return plan.reshape(epochs * steps, width)
+    plans = np.full((len(seeds), epochs, steps * width), -1, dtype=np.int64)
+    if batch_size == "all":
+        plans[..., :num_examples] = np.arange(num_examples)
+    else:
+        for plan, rng in zip(plans, generators(seeds), strict=True):
+            for epoch in plan:
+                epoch[:num_examples] = rng.permutation(num_examples)
+    return plans.reshape(len(seeds), epochs * steps, width)
 
 
 def first_batch(batch_size: int | Everything) -> Batching:
     """One mini-batch, drawn by the seed."""
     return Batching(
-        lambda size, seed: shuffled(size, batch_size, 1, np.random.default_rng(seed))[:1],
+        Plans(lambda size, seeds: shuffled(size, batch_size, 1, seeds)[:, :1]),
         shape=lambda size: (1, batch_width(size, batch_size)),
     )
