@@ -13,8 +13,17 @@ from umbel.client.kernels import by_example
 from umbel.client.kernels.by_example import Span, is_faster
 from umbel.client.kernels.schedule import BatchSchedule
 from umbel.client.optimizers import SGD
-from umbel.client.work import ChooseByLoss, LocalTraining, Work
+from umbel.client.work import (
+    ChooseByLoss,
+    LocalTraining,
+    MetaTraining,
+    MixtureTraining,
+    MoreauTraining,
+    Work,
+)
 from umbel.engines import Sequential, Vectorised
+
+HEAVY = LocalTraining(batch_size=4, epochs=2, optimizer=SGD(momentum=0.9))
 
 WORKS: list[Work] = [
     LocalTraining(batch_size=4, epochs=3),
@@ -24,6 +33,10 @@ WORKS: list[Work] = [
     LocalTraining(batch_size=4, epochs=3, proximal=0.3, optimizer=SGD(momentum=0.9)),
     LocalTraining(batch_size=4, epochs=3, optimizer=SGD(weight_decay=0.1)),
     ChooseByLoss(LocalTraining(batch_size=4, epochs=2)),
+    MixtureTraining(HEAVY),
+    MoreauTraining(LocalTraining(batch_size=4, lr=0.01), 15.0, personal_steps=3, personal_lr=0.05),
+    MoreauTraining(HEAVY, 2.0, personal_steps=2, personal_lr=0.05),
+    *(MetaTraining(HEAVY, 0.1, name, 0.01) for name in ("first-order", "hessian-free", "exact")),
 ]
 
 

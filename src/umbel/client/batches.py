@@ -162,6 +162,10 @@ class Shard:
         """Every example once, in slices."""
         return map(self._batch, self.in_order)
 
+    def places(self, rows: Tensor) -> Tensor:
+        """The places of rows of the storage among this client's examples."""
+        return torch.where(rows >= 0, rows, ~rows) - self.in_order[0].rows[0]
+
     def whole(self) -> Batch:
         """Every example once, in one batch, without a limit on memory."""
         rows = torch.cat([step.rows for step in self.in_order])

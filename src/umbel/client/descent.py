@@ -1,20 +1,42 @@
-"""Gradient descent of a model on its mini-batches."""
+"""Gradient descent of a model on its mini-batches, and of functions made of the loss."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
 
-from umbel.client.batches import Batch
-from umbel.client.optimizers import Memory, Optimizer
+from umbel.client.batches import Batch, Shard
+from umbel.client.optimizers import SGD, Memory, Optimizer
+
+Gradient: TypeAlias = Callable[[Tensor, Batch, Tensor | None], tuple[Tensor, Tensor, Tensor]]
+"""A function with the arguments and results of `Kernel.gradient`."""
+
+Variant: TypeAlias = Literal["first-order", "hessian-free", "exact"]
 
 
 def held(factor: float, values: Tensor) -> float:
     """The factor, limited to the range of these values' type; training diverges beyond it."""
     most = torch.finfo(values.dtype).max
     return max(-most, min(factor, most))
+
+
+class Rule(Protocol):
+    """How the mini-batches of a client move a model."""
+
+    @property
+    def outer(self) -> Descent:
+        """The steps of the model itself."""
+        ...
+
+    def by_gradients(
+        self, gradient: Gradient, theta: Tensor, shard: Shard, factors: Tensor | None = None
+    ) -> Tensor:
+        """The change of theta (P,), by gradients at one model after another; see `Kernel`."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -24,6 +46,11 @@ class Descent:
     lr: float
     proximal: float  # mu of FedProx: adds mu/2 |theta - received|^2 to the loss
     optimizer: Optimizer
+
+    @property
+    def outer(self) -> Descent:
+        """These steps: nothing is computed for them but gradients."""
+        return self
 
     def start(self, received: Tensor) -> Memory:
         """Return the memory before the first step from the received weights."""
@@ -52,3 +79,84 @@ class Descent:
         moved = torch.cat([weights, rest]) if len(rest) else weights
         theta, *kept = batch.unless_empty((moved, *after), (theta, *memory))
         return theta, tuple(kept)
+
+    def by_gradients(
+        self, gradient: Gradient, theta: Tensor, shard: Shard, factors: Tensor | None = None
+    ) -> Tensor:
+        received, memory = theta, None
+        for batch, own in weighted(shard, factors):
+            slope, _, rest = gradient(theta, batch, own)
+            memory = self.start(received[: len(slope)]) if memory is None else memory
+            theta, memory = self.step(theta, slope, rest, memory, batch)
+        return theta - received
+
+
+@dataclass(frozen=True)
+class Moreau:
+    """Descent of the loss's Moreau envelope, min_theta f(theta) + pull/2 |theta - w|^2.
+
+    Dinh et al. 2020, Algorithm 1. The change is (2, P): of w, and of the personal model theta.
+    """
+
+    outer: Descent  # the steps of w, against the gradient pull (w - theta)
+    pull: float  # lambda, the weight of the penalty
+    steps: int  # K, number of steps of theta on each mini-batch
+    lr: float  # learning rate of those steps
+
+    @property
+    def inner(self) -> Descent:
+        """The steps of theta, whose penalty is for the distance from w."""
+        return Descent(self.lr, self.pull, SGD())
+
+    def by_gradients(
+        self, gradient: Gradient, theta: Tensor, shard: Shard, factors: Tensor | None = None
+    ) -> Tensor:
+        model, personal, memory = theta, theta, None
+        for batch, own in weighted(shard, factors):
+            for _ in range(self.steps):
+                slope, _, rest = gradient(personal, batch, own)
+                cut = len(slope)
+                personal, _ = self.inner.step(personal, slope, rest, (model[:cut],), batch)
+            away = self.pull * (model[:cut] - personal[:cut])
+            memory = self.outer.start(theta[:cut]) if memory is None else memory
+            model, memory = self.outer.step(model, away, personal[cut:], memory, batch)
+        return torch.stack([model, personal]) - theta
+
+
+@dataclass(frozen=True)
+class Meta:
+    """Descent of f(w - alpha grad f(w)), the loss after a gradient step (Fallah et al. 2020).
+
+    Its gradient is (I - alpha H(w)) grad f(w - alpha grad f(w)). Each factor has a mini-batch of
+    its own, in the order: inner gradient, outer gradient v, and the Hessian H, which "first-order"
+    leaves out.
+    """
+
+    outer: Descent
+    alpha: float  # learning rate of the inner step
+    variant: Variant
+    delta: float  # "hessian-free": H v by the gradients at w + delta v and w - delta v
+    curved: Callable[[Tensor, Tensor, Batch], Tensor]  # v (num_weights,), w (P,), batch -> H v
+
+    def by_gradients(
+        self, gradient: Gradient, theta: Tensor, shard: Shard, factors: Tensor | None = None
+    ) -> Tensor:
+        received, memory, batches = theta, None, weighted(shard, factors)
+        for batch, own in batches:
+            slope, _, rest = gradient(theta, batch, own)
+            ahead = torch.cat([theta[: len(slope)] - self.alpha * slope, rest])
+            slope, _, rest = gradient(ahead, *next(batches))
+            if self.variant != "first-order":
+                slope = slope - self.alpha * self.curved(slope, theta, next(batches)[0])
+            memory = self.outer.start(received[: len(slope)]) if memory is None else memory
+            theta, memory = self.outer.step(theta, slope, rest, memory, batch)
+        return theta - received
+
+
+def weighted(shard: Shard, factors: Tensor | None) -> Iterator[tuple[Batch, Tensor | None]]:
+    """The planned mini-batches, each with the factors (B,) of its examples' losses, from (S, B)."""
+    for number, batch in enumerate(shard.batches()):
+        own = None if factors is None else factors[number]
+        if own is not None and len(own) > len(batch.x):  # of a plan with padding, left out here
+            own = own[shard.planned.rows[number] >= 0]
+        yield batch, own

@@ -19,7 +19,7 @@ from torch.func import vmap
 from umbel.checks import check
 from umbel.client.batches import Batch, Shard
 from umbel.client.constants import constants_of, copied, digest_of
-from umbel.client.descent import Descent
+from umbel.client.descent import Rule
 from umbel.client.experts import routed_modules
 from umbel.client.kernel_choice import KernelName, Precision, Way, kernel_of
 from umbel.client.kernels.dense import recognise
@@ -233,11 +233,15 @@ class Net:
             choose_trained(module, self.trained)
         return module
 
-    def each(self, function: Callable[[Tensor], Tensor], models: Tensor) -> Tensor:
-        """Apply a function to each of `models` (K, P), and stack the results: (K, ...)."""
+    def each(self, function: Callable[..., Tensor], models: Tensor, *of_each: Tensor) -> Tensor:
+        """Apply a function to each of `models` (K, P), and stack the results: (K, ...).
+
+        Further arguments (K, ...) have a row for each model.
+        """
         if self.way.one_by_one:
-            return torch.stack([function(theta) for theta in models])
-        results: Tensor = vmap(function)(models)
+            rows = zip(models, *of_each, strict=True)
+            return torch.stack([function(*row) for row in rows])
+        results: Tensor = vmap(function)(models, *of_each)
         return results
 
     def settled(self, theta: Tensor) -> Tensor:
@@ -272,10 +276,16 @@ class Net:
         gradient, loss, _ = self.kernel.gradient(self.settled(theta), batch)
         return gradient, loss
 
-    def descend(self, theta: Tensor, shard: Shard, descent: Descent) -> Tensor:
-        """The update (P,): theta after a step on each planned mini-batch, minus theta."""
+    def descend(
+        self, theta: Tensor, shard: Shard, rule: Rule, factors: Tensor | None = None
+    ) -> Tensor:
+        """The change of theta (P,) by the planned mini-batches, as `rule` says.
+
+        It is (P,) by a `Descent`. `factors` (S, B), if given, multiply the losses of each
+        mini-batch's examples.
+        """
         begun = self.settled(theta)
-        update = self.kernel.descend(begun, shard, descent)
+        update = self.kernel.descend(begun, shard, rule, factors)
         return update if begun is theta else update + (begun - theta)
 
     def training_loss(self, weights: Tensor, rest: Tensor, batch: Batch) -> Tensor:

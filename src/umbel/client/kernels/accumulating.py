@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from umbel.client.batches import Batch, Shard
-from umbel.client.descent import Descent
+from umbel.client.descent import Rule
 from umbel.client.kernels.base import Kernel
-from umbel.client.kernels.general import step_by_step
 
 
 @dataclass(frozen=True)
@@ -44,10 +43,12 @@ class Accumulating:
         assert rest is not None
         return gradient, loss, rest
 
-    def descend(self, theta: Tensor, shard: Shard, descent: Descent) -> Tensor:
+    def descend(
+        self, theta: Tensor, shard: Shard, rule: Rule, factors: Tensor | None = None
+    ) -> Tensor:
         if shard.planned.rows.shape[-1] <= self.size:
-            return self.kernel.descend(theta, shard, descent)
-        return step_by_step(self.gradient, theta, shard, descent)
+            return self.kernel.descend(theta, shard, rule, factors)
+        return rule.by_gradients(self.gradient, theta, shard, factors)
 
     def _parts(
         self, batch: Batch, factors: Tensor | None, dtype: torch.dtype

@@ -7,7 +7,7 @@ from typing import Protocol
 from torch import Tensor
 
 from umbel.client.batches import Batch, Shard
-from umbel.client.descent import Descent
+from umbel.client.descent import Rule
 
 
 class Kernel(Protocol):
@@ -29,6 +29,11 @@ class Kernel(Protocol):
         """
         ...
 
-    def descend(self, theta: Tensor, shard: Shard, descent: Descent) -> Tensor:
-        """The update (P,): theta after a step on each planned mini-batch, minus theta."""
+    def descend(
+        self, theta: Tensor, shard: Shard, rule: Rule, factors: Tensor | None = None
+    ) -> Tensor:
+        """The change of theta (P,) by the planned mini-batches, as `rule` says.
+
+        `factors` (S, B), if given, multiply the losses of each mini-batch's examples.
+        """
         ...

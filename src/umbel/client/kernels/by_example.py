@@ -10,14 +10,14 @@ Letters: C models, B examples of a mini-batch, n examples of a client.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
 from torch import Tensor
 
 from umbel.client.descent import Descent
-from umbel.client.kernels.moving import Moving, sgd_of
+from umbel.client.kernels.moving import Adder, Moving, Path, sgd_of
 from umbel.client.kernels.products import matmul
 from umbel.client.kernels.schedule import BatchSchedule, SideBySide
 from umbel.summary import in_short
@@ -59,10 +59,16 @@ class Span:
         return max(self.sizes)
 
 
-def is_faster(span: Span, schedule: BatchSchedule, size_in: int, size_out: int) -> bool:
-    """Whether coefficients are faster than steps on the weights for a layer of these sizes."""
+def is_faster(
+    span: Span, schedule: BatchSchedule, size_in: int, size_out: int, passes: int = 1
+) -> bool:
+    """Whether coefficients are faster than steps on the weights for a layer of these sizes.
+
+    Each mini-batch has so many `passes`.
+    """
     most, values = span.most, size_in * size_out
     steps, _, width = schedule.rows.shape
+    steps *= passes
     seen = steps * width
     here = 2 * most * values + most * most * size_in + seen * most * size_out
     if values < SMALL or most * (most + 2 * size_out) > ROOM * values:
@@ -73,13 +79,14 @@ def is_faster(span: Span, schedule: BatchSchedule, size_in: int, size_out: int) 
 
 
 @dataclass(frozen=True)
-class ByExample:
-    """The path of a layer with coefficients by example; the optimiser has no weight decay."""
+class ByExample(Path):
+    """The path of a layer with coefficients by example; the optimiser has no weight decay.
+
+    Its first part is A (C, n, out).
+    """
 
     products: Tensor  # (C, n, n) X X', inner products of examples
     received: Tensor  # (C, n, out) X W_0'
-    coefficients: Moving  # (C, n, out) A
-    bias: Moving | None  # (C, 1, out)
     before: Tensor  # (C, 1) number of a row in the storage minus its position in X
     examples: Sequence[Tensor]  # X (n, in) of each client
 
@@ -88,13 +95,13 @@ class ByExample:
     @classmethod
     def of(
         cls,
-        weight: Tensor,
-        bias: Tensor | None,
+        descent: Descent,
         x: Tensor,
         span: Span,
-        descent: Descent,
+        weight: Tensor,
+        *bias: Tensor,
     ) -> ByExample:
-        """Return the path of received weights (C, out, in) and bias (C, 1, out).
+        """Return the path of received weights (C, out, in), and bias (C, 1, out) if any.
 
         x (total, ...) is the storage of examples.
         """
@@ -109,53 +116,46 @@ class ByExample:
             rows = rows.to(full)
             into[: len(rows), : len(rows)] = matmul(rows, rows.t())
             outputs[: len(rows)] = matmul(rows, matrix.to(full).t())
-        coefficients = torch.zeros_like(received)
-        path = None if bias is None else Moving.of(bias, descent)
+        coefficients = Moving.from_zero(torch.zeros_like(received), descent)
         return cls(
+            (coefficients, *(Moving.of(each, descent) for each in bias)),
             products,
             received,
-            Moving.from_zero(coefficients, descent),
-            path,
             (span.start - torch.arange(count) * most)[:, None],
             examples,
         )
 
     def first(self, clients: int) -> ByExample:
-        return ByExample(
-            self.products[:clients],
-            self.received[:clients],
-            self.coefficients.first(clients),
-            None if self.bias is None else self.bias.first(clients),
-            self.before[:clients],
-            self.examples,
+        return replace(
+            super().first(clients),
+            products=self.products[:clients],
+            received=self.received[:clients],
+            before=self.before[:clients],
         )
+
+    def zeros(self) -> ByExample:
+        return replace(super().zeros(), received=torch.zeros_like(self.received))
 
     def taken(self, batch: SideBySide, x: Tensor) -> Tensor:  # noqa: ARG002
         """Row numbers (C, B) in the tables of all clients, stacked vertically."""
         return batch.rows - self.before
 
-    def forward(self, taken: Tensor) -> Tensor:
+    def forward(self, taken: Tensor, bias: bool = True) -> Tensor:
         out = _rows(self.received, taken)
-        out.baddbmm_(_rows(self.products, taken), self.coefficients.now)
-        out = out if self.bias is None else out.add_(self.bias.now)
+        out.baddbmm_(_rows(self.products, taken), self.weight)
+        out = out.add_(self.bias) if bias and self.bias is not None else out
         return out.to(self.examples[0].dtype)
 
     def back(self, slope: Tensor) -> Tensor:  # noqa: ARG002
         raise AssertionError("the slope by the inputs of a first layer is not needed")
 
-    def step(self, slope: Tensor, taken: Tensor, descent: Descent) -> None:
-        rows, slopes = taken.flatten(), slope.flatten(0, 1)
-        self.coefficients.step(partial(_add_rows, rows, slopes), descent)
-        if self.bias is not None:
-            self.bias.step(partial(_add_sum, slope), descent)
+    def adder(self, slope: Tensor, taken: Tensor) -> Adder:
+        return partial(_add_rows, taken.flatten(), slope.flatten(0, 1))
 
-    def put_update(self, weight: Tensor, *bias: Tensor) -> None:
-        for into, rows, found in zip(weight, self.examples, self.coefficients.now, strict=True):
+    def put_weight(self, weight: Tensor) -> None:
+        for into, rows, found in zip(weight, self.examples, self.weight, strict=True):
             of_rows = found[: len(rows)].t()
             into.copy_(matmul(of_rows, rows.to(of_rows.dtype)))
-        for into in bias:
-            assert self.bias is not None
-            self.bias.put_update(into)
 
 
 def takes(descent: Descent) -> bool:
@@ -172,9 +172,3 @@ def _add_rows(rows: Tensor, slopes: Tensor, values: Tensor, old: float, new: flo
     if old != 1:
         values.mul_(old)
     values.view(-1, values.shape[2]).index_add_(0, rows, slopes.to(values.dtype), alpha=new)
-
-
-def _add_sum(slope: Tensor, values: Tensor, old: float, new: float) -> None:
-    if old != 1:
-        values.mul_(old)
-    values.add_(slope.sum(1, keepdim=True), alpha=new)

@@ -8,9 +8,9 @@ from functools import partial
 from torch import Tensor
 
 from umbel.client.batches import Batch, Shard, Step, Steps
-from umbel.client.descent import Descent
+from umbel.client.descent import Rule
 from umbel.client.kernels.dense import Dense
-from umbel.client.kernels.general import General, step_by_step
+from umbel.client.kernels.general import General
 from umbel.client.kernels.stacked import Stacked
 from umbel.client.optimizers import SGD
 
@@ -45,15 +45,17 @@ class Chain:
         gradient, mean, _ = self.general.gradient(theta, Batch(x, y), factors)
         return gradient * len(x), mean * len(x)
 
-    def descend(self, theta: Tensor, shard: Shard, descent: Descent) -> Tensor:
-        plain = type(descent.optimizer) is SGD
-        if not (plain and self.dense.takes(shard.x, shard.y)):
-            return step_by_step(self.gradient, theta, shard, descent)
-        fast = partial(self.dense.descend, descent, shard.x, shard.y)
+    def descend(
+        self, theta: Tensor, shard: Shard, rule: Rule, factors: Tensor | None = None
+    ) -> Tensor:
+        if not (type(rule.outer.optimizer) is SGD and self.dense.takes(shard.x, shard.y)):
+            return rule.by_gradients(self.gradient, theta, shard, factors)
+        fast = partial(self.dense.descend, rule, shard.x, shard.y)
 
-        def general(one: Tensor, rows: Tensor) -> tuple[Tensor]:
+        def general(one: Tensor, rows: Tensor, *own: Tensor) -> tuple[Tensor]:
             planned = Steps(rows, [Step(row, padded=True, may_be_empty=True) for row in rows])
-            return (self.general.descend(one, replace(shard, planned=planned), descent),)
+            return (self.general.descend(one, replace(shard, planned=planned), rule, *own),)
 
-        (update,) = Stacked(fast, general)(theta, shard.planned.rows)
+        given = () if factors is None else (factors.to(theta.dtype),)
+        (update,) = Stacked(fast, general)(theta, shard.planned.rows, *given)
         return update

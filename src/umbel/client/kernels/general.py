@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,14 +15,11 @@ from torch.func import functional_call, vjp
 
 from umbel.checks import UsageError
 from umbel.client.batches import Batch, Shard
-from umbel.client.descent import Descent
+from umbel.client.descent import Rule
 from umbel.client.kernels.modules import Modules
 from umbel.client.layout import Entry, unflatten
 from umbel.client.objectives import Objective
 from umbel.client.process_locks import SWAPPING, HeldSetting
-
-Gradient: TypeAlias = Callable[[Tensor, Batch], tuple[Tensor, Tensor, Tensor]]
-"""A function with the arguments and results of `Kernel.gradient`."""
 
 
 def _enable(cudnn_too: bool) -> None:
@@ -55,8 +52,10 @@ class General:
             lambda weights: self.loss(weights, theta[cut:], batch, factors), theta[:cut]
         )
 
-    def descend(self, theta: Tensor, shard: Shard, descent: Descent) -> Tensor:
-        return step_by_step(self.gradient, theta, shard, descent)
+    def descend(
+        self, theta: Tensor, shard: Shard, rule: Rule, factors: Tensor | None = None
+    ) -> Tensor:
+        return rule.by_gradients(self.gradient, theta, shard, factors)
 
     def loss(
         self, weights: Tensor, rest: Tensor, batch: Batch, factors: Tensor | None = None
@@ -111,16 +110,6 @@ def _apart(values: Tensor, entries: Sequence[Entry]) -> dict[str, Tensor]:
     """
     tensors = unflatten(values, entries)
     return {n: t.clone() for n, t in tensors.items()} if values.is_cuda else tensors
-
-
-def step_by_step(gradient: Gradient, theta: Tensor, shard: Shard, descent: Descent) -> Tensor:
-    """The update (P,): theta after a step down each gradient, minus theta."""
-    received, memory = theta, None
-    for batch in shard.batches():
-        slope, _, rest = gradient(theta, batch)
-        memory = descent.start(received[: len(slope)]) if memory is None else memory
-        theta, memory = descent.step(theta, slope, rest, memory, batch)
-    return theta - received
 
 
 def with_gradient(

@@ -6,14 +6,17 @@ which makes convolutions on a CPU faster.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
 from umbel.client.batches import Batch, Shard
 from umbel.client.constants import twin
-from umbel.client.descent import Descent, held
+from umbel.client.descent import Descent, Moreau, Rule, held, weighted
 from umbel.client.kernels.general import General
 from umbel.client.layout import tensors_of
+from umbel.client.optimizers import Memory
 
 IMAGES = (nn.Conv2d, nn.ConvTranspose2d)
 """Layers that are faster if the channels of images are last."""
@@ -51,20 +54,49 @@ class InPlace:
         gradient = torch.cat([slope.to_dense().flatten() for slope in slopes])
         return gradient, loss.detach(), torch.cat(rest) if rest else theta[len(gradient) :]
 
-    def descend(self, theta: Tensor, shard: Shard, descent: Descent) -> Tensor:
-        """The update (P,) after a step on each of the batches, which must have no padding."""
+    def descend(
+        self, theta: Tensor, shard: Shard, rule: Rule, factors: Tensor | None = None
+    ) -> Tensor:
+        """The change of theta by the mini-batches, which must have no padding."""
+        if not isinstance(rule, Descent | Moreau):
+            return rule.by_gradients(self.gradient, theta, shard, factors)
         received = self._load(theta)
-        memory = [descent.start(weight.detach().clone()) for weight in self.weights]
-        for batch in shard.batches():
-            self._restart()
-            gradients = torch.autograd.grad(self._loss(batch), self.weights, materialize_grads=True)
-            with torch.no_grad():
-                for n, (weight, gradient) in enumerate(zip(self.weights, gradients, strict=True)):
-                    slope = gradient.to_dense()
-                    direction, memory[n] = descent.direction(slope, weight, memory[n])
-                    weight.sub_(direction, alpha=held(descent.lr, weight))
-        update = torch.empty_like(theta)
-        for into, new, old in zip(self._views(update), self.tensors, received, strict=True):
+        if isinstance(rule, Descent):
+            memory = self._start(rule)
+            for batch, own in weighted(shard, factors):
+                memory = self._step(rule, batch, own, memory)
+            return self._since(received, self.weights)
+        model, memory = (
+            [weight.detach().clone() for weight in self.weights],
+            self._start(rule.outer),
+        )
+        for batch, own in weighted(shard, factors):
+            for _ in range(rule.steps):
+                self._step(rule.inner, batch, own, [(weight,) for weight in model])
+            pairs = zip(model, self.weights, strict=True)
+            away = [rule.pull * (weight - near.detach()) for weight, near in pairs]
+            memory = _moved(rule.outer, model, away, memory)
+        return torch.stack([self._since(received, ends) for ends in (model, self.weights)])
+
+    def _start(self, descent: Descent) -> list[Memory]:
+        """The memory before the first step, one for each of the weights, which will be moved."""
+        own = [weight.detach() for weight in self.weights]
+        return [descent.start(each.clone() if descent.proximal else each) for each in own]
+
+    def _step(
+        self, descent: Descent, batch: Batch, factors: Tensor | None, memory: Sequence[Memory]
+    ) -> list[Memory]:
+        """Take one step, and return the memory after it."""
+        self._restart()
+        loss = self._loss(batch, factors)
+        gradients = torch.autograd.grad(loss, self.weights, materialize_grads=True)
+        return _moved(descent, self.weights, gradients, memory)
+
+    def _since(self, received: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
+        """The change (P,) to these weights, and to the statistics that the module holds."""
+        ends = [*weights, *self.tensors[len(weights) :]]
+        update = received[0].new_empty(sum(tensor.numel() for tensor in ends))
+        for into, new, old in zip(self._views(update), ends, received, strict=True):
             torch.sub(new.detach(), old, out=into)
         return update
 
@@ -105,6 +137,22 @@ class InPlace:
         last = x.permute(0, 2, 3, 1)
         # The strides of an image with one channel match both formats, unless it is flat in between.
         return last.flatten(1).view(last.shape).permute(0, 3, 1, 2)
+
+
+@torch.no_grad()
+def _moved(
+    descent: Descent,
+    weights: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    memory: Sequence[Memory],
+) -> list[Memory]:
+    """Move weights down their gradients, and return the memory after it."""
+    after = []
+    for weight, gradient, before in zip(weights, gradients, memory, strict=True):
+        direction, kept = descent.direction(gradient.to_dense(), weight, before)
+        weight.sub_(direction, alpha=held(descent.lr, weight))
+        after.append(kept)
+    return after
 
 
 def _put_channels_last(module: nn.Module) -> None:

@@ -5,10 +5,11 @@ Letters: C models, B examples.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol, TypeAlias
+from typing import Self, TypeAlias
 
 import torch
 from torch import Tensor
@@ -22,34 +23,6 @@ from umbel.summary import in_short
 
 Adder: TypeAlias = Callable[[Tensor, float, float], None]
 """Called with (tensor, old, new): sets the tensor to old * tensor + new * gradient."""
-
-
-class Path(Protocol):
-    """The parameters of a layer in the course of a descent."""
-
-    def first(self, clients: int) -> Path:
-        """The path of only the first clients, in the same memory."""
-        ...
-
-    def taken(self, batch: SideBySide, x: Tensor) -> Tensor:
-        """The input of these examples to a first layer; x is the storage."""
-        ...
-
-    def forward(self, taken: Tensor) -> Tensor:
-        """Outputs (C, B, out)."""
-        ...
-
-    def back(self, slope: Tensor) -> Tensor:
-        """Slope (C, B, in) by the inputs, from the slope by the outputs (C, B, out)."""
-        ...
-
-    def step(self, slope: Tensor, taken: Tensor, descent: Descent) -> None:
-        """Take one step."""
-        ...
-
-    def put_update(self, weight: Tensor, *bias: Tensor) -> None:
-        """Write the sum of all steps into `weight` and `bias`."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -102,44 +75,120 @@ class Moving:
 
 
 @dataclass(frozen=True)
-class Weights:
-    """A layer whose weights change in every step."""
+class Path(ABC):
+    """The parameters of a layer in the course of a descent."""
 
-    weight: Moving  # (C, out, in)
-    bias: Moving | None  # (C, 1, out)
+    parts: tuple[Moving, ...]  # weights or what stands for them, and bias (C, 1, out) if any
+
+    __repr__ = in_short
+
+    @property
+    def weight(self) -> Tensor:
+        """The first part."""
+        return self.parts[0].now
+
+    @property
+    def bias(self) -> Tensor | None:
+        """The bias (C, 1, out)."""
+        return self.parts[1].now if len(self.parts) == 2 else None
+
+    def first(self, clients: int) -> Self:
+        """The path of only the first clients, in the same memory."""
+        return replace(self, parts=tuple(part.first(clients) for part in self.parts))
+
+    def zeros(self) -> Self:
+        """Zeros of the same shapes, which paths are added to."""
+        return self.at([torch.zeros_like(part.now) for part in self.parts])
+
+    def at(self, now: Iterable[Tensor], near: Path | None = None) -> Self:
+        """Other values, with a penalty, if any, for their distance from those of `near`."""
+        anchors = [None] * len(self.parts) if near is None else [part.now for part in near.parts]
+        parts = [Moving(values, anchor, None) for values, anchor in zip(now, anchors, strict=True)]
+        return replace(self, parts=tuple(parts))
+
+    def since(self, begun: Path) -> Self:
+        """These values, whose steps began where those of another path did."""
+        pairs = zip(self.parts, begun.parts, strict=True)
+        return replace(self, parts=tuple(Moving(a.now, b.received, None) for a, b in pairs))
+
+    def put(self, start: Path, by: Path, times: float) -> None:
+        """Set the values to start + times by."""
+        for part, one, other in zip(self.parts, start.parts, by.parts, strict=True):
+            torch.add(one.now, other.now, alpha=times, out=part.now)
+
+    def step(self, slope: Tensor, taken: Tensor, descent: Descent) -> None:
+        """Take one step."""
+        for part, add in zip(self.parts, self.adders(slope, taken), strict=True):
+            part.step(add, descent)
+
+    def step_down(self, gradients: Iterable[Tensor], descent: Descent) -> None:
+        """Take one step from given gradients of the parts."""
+        for part, gradient in zip(self.parts, gradients, strict=True):
+            part.step(partial(_add, gradient), descent)
+
+    def add(self, slope: Tensor, taken: Tensor, old: float, new: float) -> None:
+        """Set the values to old * values + new * gradient."""
+        for part, add in zip(self.parts, self.adders(slope, taken), strict=True):
+            add(part.now, old, new)
+
+    def adders(self, slope: Tensor, taken: Tensor) -> Iterator[Adder]:
+        """What adds the gradient of each part."""
+        yield self.adder(slope, taken)
+        if self.bias is not None:
+            yield partial(_add, slope.sum(1, keepdim=True))
+
+    def put_update(self, weight: Tensor, *bias: Tensor) -> None:
+        """Write the sum of all steps into `weight` and `bias`."""
+        self.put_weight(weight)
+        for part, into in zip(self.parts[1:], bias, strict=True):
+            part.put_update(into)
+
+    @abstractmethod
+    def taken(self, batch: SideBySide, x: Tensor) -> Tensor:
+        """The input of these examples to a first layer; x is the storage."""
+
+    @abstractmethod
+    def forward(self, taken: Tensor, bias: bool = True) -> Tensor:
+        """Outputs (C, B, out), with or without bias."""
+
+    @abstractmethod
+    def back(self, slope: Tensor) -> Tensor:
+        """Slope (C, B, in) by the inputs, from the slope by the outputs (C, B, out)."""
+
+    @abstractmethod
+    def adder(self, slope: Tensor, taken: Tensor) -> Adder:
+        """What adds the gradient of the first part."""
+
+    @abstractmethod
+    def put_weight(self, weight: Tensor) -> None:
+        """Write the sum of the weights' steps into `weight`."""
+
+
+@dataclass(frozen=True)
+class Weights(Path):
+    """A layer whose weights (C, out, in) change in every step."""
 
     __repr__ = in_short
 
     @classmethod
-    def of(cls, weight: Tensor, bias: Tensor | None, descent: Descent) -> Weights:
-        """Return the path of received weights (C, out, in) and bias (C, 1, out)."""
-        path = None if bias is None else Moving.of(bias, descent)
-        return cls(Moving.of(weight, descent), path)
-
-    def first(self, clients: int) -> Weights:
-        bias = None if self.bias is None else self.bias.first(clients)
-        return Weights(self.weight.first(clients), bias)
+    def of(cls, descent: Descent, *received: Tensor) -> Weights:
+        """Return the path of received weights (C, out, in), and bias (C, 1, out) if any."""
+        return cls(tuple(Moving.of(each, descent) for each in received))
 
     def taken(self, batch: SideBySide, x: Tensor) -> Tensor:
         return batch.inputs(x)
 
-    def forward(self, taken: Tensor) -> Tensor:
-        bias = None if self.bias is None else self.bias.now
-        return product(taken, self.weight.now.transpose(1, 2), bias)
+    def forward(self, taken: Tensor, bias: bool = True) -> Tensor:
+        return product(taken, self.weight.transpose(1, 2), self.bias if bias else None)
 
     def back(self, slope: Tensor) -> Tensor:
-        return product(slope, self.weight.now)
+        return product(slope, self.weight)
 
-    def step(self, slope: Tensor, taken: Tensor, descent: Descent) -> None:
-        self.weight.step(partial(_add_product, slope, taken), descent)
-        if self.bias is not None:
-            self.bias.step(partial(_add, slope.sum(1, keepdim=True)), descent)
+    def adder(self, slope: Tensor, taken: Tensor) -> Adder:
+        return partial(_add_product, slope, taken)
 
-    def put_update(self, weight: Tensor, *bias: Tensor) -> None:
-        self.weight.put_update(weight)
-        for into in bias:
-            assert self.bias is not None
-            self.bias.put_update(into)
+    def put_weight(self, weight: Tensor) -> None:
+        self.parts[0].put_update(weight)
 
 
 def _add_product(slope: Tensor, inputs: Tensor, weight: Tensor, old: float, new: float) -> None:

@@ -40,29 +40,34 @@ class BatchSchedule:
     at_work: list[int]  # number of clients with a mini-batch in each step
     width: list[int]  # number of columns in use in each step
     full: list[bool]  # whether these columns contain no padding
+    factors: Tensor | None = None  # (S, C, B) of the examples' losses; None: all are 1
 
     __repr__ = in_short
 
     @classmethod
-    def of(cls, rows: Tensor) -> BatchSchedule:
+    def of(cls, rows: Tensor, factors: Tensor | None = None) -> BatchSchedule:
         """Build it from rows (C, S, B); negative rows are padding, replaced by ~row."""
         keep, order = rows >= 0, None
         clients, steps, columns = rows.shape
         if keep.all():
             by_step = rows.transpose(0, 1).contiguous()
-            return cls(None, by_step, None, [clients] * steps, [columns] * steps, [True] * steps)
+            factors = None if factors is None else factors.transpose(0, 1)
+            always = [clients] * steps, [columns] * steps, [True] * steps
+            return cls(None, by_step, None, *always, factors)
         happens = keep.any(2)
         order = happens.sum(1).argsort(dim=0, descending=True, stable=True)
         # A client's mini-batches keep their order; empty ones go to the end.
         sequence = happens[order].int().argsort(dim=1, descending=True, stable=True)
         sequence = sequence[..., None].expand_as(rows)
         rows = rows[order].gather(1, sequence).transpose(0, 1).contiguous()
+        if factors is not None:
+            factors = factors[order].gather(1, sequence).transpose(0, 1)
         keep = rows >= 0
         used = keep.any(1) * torch.arange(1, columns + 1, device=rows.device)
         at_work, width = keep.any(2).sum(1).tolist(), used.amax(1).tolist()
         kept = keep.flatten(1).sum(1).tolist()
         full = [c * w == k for c, w, k in zip(at_work, width, kept, strict=True)]
-        return cls(order, torch.where(keep, rows, ~rows), keep, at_work, width, full)
+        return cls(order, torch.where(keep, rows, ~rows), keep, at_work, width, full, factors)
 
     def batches(self, dtype: torch.dtype) -> Iterator[SideBySide]:
         """The mini-batches of each step, with shares of this type."""
@@ -71,10 +76,13 @@ class BatchSchedule:
                 return
             rows = self.rows[s, :c, :w]
             if self.keep is None or self.full[s]:
-                yield SideBySide(rows, torch.full((1, 1), 1 / w, dtype=dtype, device=rows.device))
+                shares = torch.full((1, 1), 1 / w, dtype=dtype, device=rows.device)
             else:
                 keep = self.keep[s, :c, :w].to(wide(dtype))
-                yield SideBySide(rows, (keep / keep.sum(1, keepdim=True)).to(dtype))
+                shares = (keep / keep.sum(1, keepdim=True)).to(dtype)
+            if self.factors is not None:
+                shares = shares * self.factors[s, :c, :w]
+            yield SideBySide(rows, shares)
 
     def arranged(self, values: Tensor) -> Tensor:
         """Rows (C, ...), one per client, in the order of the schedule."""

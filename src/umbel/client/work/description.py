@@ -40,7 +40,7 @@ class Description(Work):
         total = torch.zeros(size, dtype=torch.float64, device=models.device)
         squares = total
         for batch in shard.everything():
-            said = net.each(lambda theta, x=batch.x: self._said(net, theta, x), models)  # type: ignore[misc]
+            said = net.each(lambda theta, x=batch.x: self._said(net, theta, x), models)
             said = said.double().clamp(-self.bound, self.bound)
             said = said if batch.keep is None else said.where(batch.keep[None, :, None], 0)
             total = total + said.sum(1)

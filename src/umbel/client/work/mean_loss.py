@@ -67,7 +67,7 @@ def mean_losses(net: Net, models: Tensor, batches: Iterator[Batch]) -> Tensor:
     count = torch.zeros((), dtype=torch.float64, device=models.device)
     for batch in batches:
         tiles = [
-            net.each(lambda theta, b=batch: b.total(net.losses(theta, b).double()), tile)  # type: ignore[misc]
+            net.each(lambda theta, b=batch: b.total(net.losses(theta, b).double()), tile)
             for tile in torch.split(models, TILE)
         ]
         total = total + torch.cat(tiles).movedim(0, -1)

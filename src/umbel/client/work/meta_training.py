@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from functools import partial
 
 import numpy as np
 import torch
@@ -13,12 +13,11 @@ from torch.func import grad
 
 from umbel.checks import check, first_line
 from umbel.client.batches import Batch, Plan, Shard
+from umbel.client.descent import Meta, Variant
 from umbel.client.net import Net
 from umbel.client.seeding import generators_restored
 from umbel.client.work.base import Batching, Cost, Footprint, Promise, Work
 from umbel.client.work.local_training import LocalTraining
-
-Variant: TypeAlias = Literal["first-order", "hessian-free", "exact"]
 
 
 @dataclass(frozen=True)
@@ -48,17 +47,11 @@ class MetaTraining(Work):
         return Batching(self._plan, shape=self._shape)
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        theta = sent["theta"]
-        inside = self.local.descent.start(theta[: net.layout.num_weights])
         precise = _in_full_precision(net) if self.variant == "hessian-free" else net
-        batches = shard.batches()
-        for inner in batches:
-            gradient, rest = self._outer(net, theta, inner, next(batches))
-            if self.variant != "first-order":
-                curved = self._hessian_times(gradient, precise, theta, next(batches))
-                gradient = gradient - self.alpha * curved
-            theta, inside = self.local.descent.step(theta, gradient, rest, inside, inner)
-        return {"update": theta - sent["theta"], "num_examples": shard.num_examples}
+        curved = partial(self._hessian_times, precise)
+        rule = Meta(self.local.descent, self.alpha, self.variant, self.delta, curved)
+        update = net.descend(sent["theta"], shard, rule)
+        return {"update": update, "num_examples": shard.num_examples}
 
     def _plan(self, num_examples: int, seed: int) -> Plan:
         """The mini-batches of each step in sequence: inner, outer, and for the Hessian."""
@@ -74,12 +67,7 @@ class MetaTraining(Work):
     def _drawn(self) -> int:
         return 2 if self.variant == "first-order" else 3
 
-    def _outer(self, net: Net, theta: Tensor, inner: Batch, outer: Batch) -> tuple[Tensor, Tensor]:
-        """grad f(w - alpha grad f(w)), and the rest of theta after that pass."""
-        gradient, rest = net.gradient(theta, inner)
-        return net.gradient(_moved(theta, -self.alpha * gradient, rest), outer)
-
-    def _hessian_times(self, vector: Tensor, net: Net, theta: Tensor, batch: Batch) -> Tensor:
+    def _hessian_times(self, net: Net, vector: Tensor, theta: Tensor, batch: Batch) -> Tensor:
         """Return H v (num_weights,)."""
         rest = theta[net.layout.num_weights :]
         if self.variant == "exact":
@@ -96,7 +84,7 @@ class MetaTraining(Work):
         return self.local.promises(sent)
 
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
-        return replace(self.local.footprint(sent), models=2)
+        return replace(self.local.footprint(sent), models=4)
 
     def cost(self, num_examples: int, sent: Mapping[str, torch.Size]) -> Cost:
         of_curvature = {"first-order": 0, "exact": 1, "hessian-free": 2}

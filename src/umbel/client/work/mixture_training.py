@@ -12,7 +12,7 @@ from umbel.client.batches import Shard
 from umbel.client.net import Net
 from umbel.client.work.base import COUNT, MEMORY, Cost, Footprint, Promise, Work
 from umbel.client.work.local_training import LocalTraining
-from umbel.client.work.mixture_weights import MixtureWeights, mean_shares, shares
+from umbel.client.work.mixture_weights import MixtureWeights, mean_shares, shares_of_all
 
 
 @dataclass(frozen=True)
@@ -31,23 +31,15 @@ class MixtureTraining(Work):
         return self.local
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        received, weights, cut = sent["models"], sent[MEMORY], net.layout.num_weights
-        models = list(received)
-        inside = [self.local.descent.start(theta[:cut]) for theta in models]
-        for batch in shard.batches():
-            # The q of an example is constant in a round; recomputing it for each batch avoids a
-            # table of all examples.
-            q = shares(net, received, weights, batch)
-            for k, theta in enumerate(models):
-                gradient, rest = net.gradient(theta, batch, q[k])
-                models[k], inside[k] = self.local.descent.step(
-                    theta, gradient, rest, inside[k], batch
-                )
-        return {
-            "update": torch.stack(models) - received,
-            "num_examples": shard.num_examples,
-            MEMORY: mean_shares(net, received, weights, shard.everything()),
-        }
+        models, descent = sent["models"], self.local.descent
+        slices = list(shares_of_all(net, models, sent[MEMORY], shard))
+        table = torch.cat([q for _, q in slices], 1)  # q_i(k) of all examples i: (K, n)
+        factors = table[:, shard.places(shard.planned.rows)]
+        update = net.each(
+            lambda theta, own: net.descend(theta, shard, descent, own), models, factors
+        )
+        memory = mean_shares(slices).to(sent[MEMORY].dtype)
+        return {"update": update, "num_examples": shard.num_examples, MEMORY: memory}
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         update = Promise(tuple(sent["models"]))

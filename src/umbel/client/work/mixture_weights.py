@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -24,7 +24,8 @@ class MixtureWeights(Work):
     """
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {MEMORY: mean_shares(net, sent["models"], sent[MEMORY], shard.everything())}
+        slices = shares_of_all(net, sent["models"], sent[MEMORY], shard)
+        return {MEMORY: mean_shares(slices).to(sent[MEMORY].dtype)}
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         return {MEMORY: Promise((sent["models"][0],), low=0, high=1, total=1)}
@@ -43,11 +44,16 @@ def shares(net: Net, models: Tensor, weights: Tensor, batch: Batch) -> Tensor:
     return (weights.log()[:, None] - losses).softmax(0)
 
 
-def mean_shares(net: Net, models: Tensor, weights: Tensor, batches: Iterator[Batch]) -> Tensor:
-    """The mean of q_i over the examples of the batches, which are the next weights (K,)."""
-    total = torch.zeros(len(models), dtype=torch.float64, device=models.device)
-    count = torch.zeros((), dtype=torch.float64, device=models.device)
-    for batch in batches:
-        total = total + vmap(batch.total)(shares(net, models, weights, batch).double())
-        count = count + batch.size()
-    return (total / count).to(weights.dtype)
+def shares_of_all(
+    net: Net, models: Tensor, weights: Tensor, shard: Shard
+) -> Iterator[tuple[Batch, Tensor]]:
+    """q_i(k) of all examples, in slices (K, B)."""
+    for batch in shard.everything():
+        yield batch, shares(net, models, weights, batch)
+
+
+def mean_shares(slices: Iterable[tuple[Batch, Tensor]]) -> Tensor:
+    """The mean of q_i over the examples of the slices (K, B), which are the next weights (K,)."""
+    sums = [(vmap(batch.total)(q.double()), batch.size()) for batch, q in slices]
+    totals, counts = zip(*sums, strict=True)
+    return torch.stack(totals).sum(0) / torch.stack(counts).sum()

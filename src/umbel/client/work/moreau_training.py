@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from umbel.client.batches import Batch, Shard
+from umbel.client.batches import Shard
+from umbel.client.descent import Moreau
 from umbel.client.net import Net
 from umbel.client.work.base import MEMORY, Batching, Cost, Footprint, Promise, Work
 from umbel.client.work.local_training import LocalTraining
@@ -39,26 +40,10 @@ class MoreauTraining(Work):
         return replace(self.local.batching, passes=self.personal_steps)
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        received, cut = sent["theta"], net.layout.num_weights
-        model = personal = received
-        inside = self.local.descent.start(received[:cut])
-        for batch in shard.batches():
-            personal = self._personal(net, model, personal, batch)
-            gradient = self.pull * (model[:cut] - personal[:cut])
-            model, inside = self.local.descent.step(model, gradient, personal[cut:], inside, batch)
-        counted = {"update": model - received, "num_examples": shard.num_examples}
-        return {**counted, MEMORY: personal}
-
-    def _personal(self, net: Net, model: Tensor, personal: Tensor, batch: Batch) -> Tensor:
-        """theta (P,) after its steps on this batch, near w = model."""
-        theta, cut = personal, net.layout.num_weights
-        for _ in range(self.personal_steps):
-            gradient, rest = net.gradient(theta, batch)
-            weights = theta[:cut]
-            slope = gradient + self.pull * (weights - model[:cut])
-            theta = torch.cat([weights - self.personal_lr * slope, rest])
-        (theta,) = batch.unless_empty((theta,), (personal,))
-        return theta
+        rule = Moreau(self.local.descent, self.pull, self.personal_steps, self.personal_lr)
+        update, personal = net.descend(sent["theta"], shard, rule).unbind(-2)
+        counted = {"update": update, "num_examples": shard.num_examples}
+        return {**counted, MEMORY: sent["theta"] + personal}
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         return {**self.local.promises(sent), MEMORY: Promise(tuple(sent["theta"]))}
