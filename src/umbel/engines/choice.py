@@ -47,7 +47,8 @@ class EngineSettings(Settings):
 
     In full precision, results are the same up to rounding with all settings, except for dropout:
     with `micro_batch_size` or `memory_mb` it draws random numbers for each part of a mini-batch,
-    and after attention with `batch_first=True` it drops different values with different kernels.
+    and after convolutions, or attention with `batch_first=True`, it drops different values with
+    different kernels.
     Raises `UsageError` for values out of range.
     """
 

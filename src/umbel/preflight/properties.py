@@ -13,6 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from umbel.checks import check, first_line
 from umbel.client.batches import Batch
 from umbel.client.constants import twin
+from umbel.client.kernel_choice import Way, kernel_of
 from umbel.client.kernels.accumulating import Accumulating
 from umbel.client.kernels.general import General, one_tensor
 from umbel.client.kernels.in_place import IMAGES, InPlace
@@ -118,23 +119,31 @@ def with_channels_last(net: Net, federation: Federation) -> Net:
     """The net with the channels of images last in memory, if that does not change its results.
 
     It makes convolutions, and what comes between them, faster on a CPU; but a module may look at
-    that order, as `view` does.
+    that order, as `view` does. A module that draws random numbers in training draws them in another
+    order; it is compared in evaluation mode.
     """
     if net.way.kernel != "in-place" or not any(isinstance(part, IMAGES) for part in net.parts):
         return net
-    theta = net.new(0)
+    theta, modules = net.new(0), net.modules
+    with drawing_from(0):
+        before = torch.get_rng_state()
+        net.gradient(theta, sample(net, federation, 3))
+        if not torch.equal(torch.get_rng_state(), before):
+            modules = replace(modules, training=modules.evaluating)
 
-    def made(one: Net, size: int) -> tuple[Tensor, Tensor]:
-        batch = sample(net, federation, size)
+    def made(way: Way, size: int) -> tuple[Tensor, Tensor]:
+        batch, kernel = sample(net, federation, size), kernel_of(modules, net.objective, way)
         with drawing_from(0):
-            return one.gradient(theta, batch)[0], one.outputs(theta, batch.x)
+            return kernel.gradient(theta, batch)[0], kernel.outputs(theta, batch.x)
 
-    expected = [made(net, 3)]
+    expected = [made(net.way, 3)]
     with suppress(*FAILURES):  # batch normalisation takes no single image
-        expected.append(made(net, 1))  # of which PyTorch's instance norm gives another gradient
+        expected.append(made(net.way, 1))  # of which PyTorch's instance norm has another gradient
+    way = replace(net.way, channels_last=True)
     try:
-        faster = net.computing(replace(net.way, channels_last=True))
-        found = [made(faster, size) for size in (3, 1)[: len(expected)]]
+        found = [made(way, size) for size in (3, 1)[: len(expected)]]
+        faster = net.computing(way)
+        faster.gradient(theta, sample(net, federation, 3))
     except RuntimeError:
         return net
     pairs = zip(chain(*found), chain(*expected), strict=True)
