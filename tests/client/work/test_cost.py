@@ -63,7 +63,7 @@ TRAINING = 2 * EXAMPLES
         (MetaTraining(LOCAL, 0.1, "hessian-free", 1e-3), 4 * TRAINING, 0),
         (MoreauTraining(LOCAL, 15.0, 5, 0.1), 5 * TRAINING, 0),
         (MixtureWeights(), 0, MODELS * EXAMPLES),
-        (MixtureTraining(LOCAL), MODELS * TRAINING, MODELS * (TRAINING + EXAMPLES)),
+        (MixtureTraining(LOCAL), MODELS * TRAINING, MODELS * EXAMPLES),
         (TrainAndGradient(LOCAL), TRAINING + EXAMPLES, 0),
         (TrainAndGradient(LOCAL, Gradient(4)), TRAINING + 4, 0),
         (PersonalTraining(LOCAL), TRAINING, 0),

@@ -51,5 +51,4 @@ class MixtureTraining(Work):
 
     def cost(self, num_examples: int, sent: Mapping[str, torch.Size]) -> Cost:
         num_models, training = sent["models"][0], self.local.cost(num_examples, sent)
-        found_again = Cost(losses=training.gradients) * num_models
-        return training * num_models + found_again + MixtureWeights().cost(num_examples, sent)
+        return training * num_models + MixtureWeights().cost(num_examples, sent)
