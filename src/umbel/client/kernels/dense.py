@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,10 +17,11 @@ from torch.nn.utils.parametrize import is_parametrized
 from umbel.client.descent import Descent, Meta, Moreau, Rule
 from umbel.client.kernels import by_example
 from umbel.client.kernels.by_example import ByExample, Span
+from umbel.client.kernels.course import Course, slope_of
 from umbel.client.kernels.moving import Path, Weights, sgd_of
 from umbel.client.kernels.products import back, forward, is_faster_in_half, put_weight
-from umbel.client.kernels.schedule import BatchSchedule, SideBySide
-from umbel.client.objectives import BINARY, CLASSIFICATION, FEW, REGRESSION, Objective
+from umbel.client.kernels.schedule import BatchSchedule
+from umbel.client.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Dense:
         layers, halves = [layer.views(theta) for layer in self.layers], self._halves(theta, x)
         *passed, outputs = forward(layers, x, halves)
         gradient = theta.new_empty(len(outputs), self.layers[-1].end)
-        first = self.slope(outputs, y, factors)
+        first = slope_of(self.objective, outputs, y, factors)
         for number, slope, inputs in back(layers, passed, first, halves):
             weight, *bias = self.layers[number].views(gradient)
             put_weight(weight, slope, inputs, halves[number])
@@ -126,7 +126,7 @@ class Dense:
             return (self._one_step(rule.outer, x, y, theta, schedule),)
         received = schedule.arranged(theta.expand(height, -1))
         model = list(self._paths(rule, x, received, schedule))
-        course = _Course(self, schedule, x, y, theta.dtype)
+        course = Course(self.objective, schedule, x, y, theta.dtype)
         if isinstance(rule, Moreau):
             personal = course.follow_moreau(rule, model)
             update = theta.new_empty(height, 2, theta.shape[1])
@@ -169,153 +169,6 @@ class Dense:
         given = batch.inputs(x), batch.labels(y)
         update, _ = self._pass(received, *given, -descent.lr * batch.shares)
         return schedule.restored(update)
-
-    def curved(self, outputs: Tensor, along: Tensor, factors: Tensor) -> Tensor:
-        """The derivative of `slope` along a change (C, B, out) of the outputs."""
-        if self.objective == REGRESSION:
-            return along * (2 / outputs.shape[2] * factors[..., None])
-        if self.objective == BINARY:
-            chances = outputs.sigmoid()
-            return chances * (1 - chances) * along * (factors[..., None] / outputs.shape[2])
-        chances = outputs.softmax(2)
-        return chances * (along - (chances * along).sum(2, keepdim=True)) * factors[..., None]
-
-    def slope(self, outputs: Tensor, y: Tensor, factors: Tensor) -> Tensor:
-        """Slope (C, B, out) by the outputs of the sum of losses times factors (C, B)."""
-        if self.objective == CLASSIFICATION:
-            few = outputs.shape[2] < FEW and not outputs.is_cuda
-            slope = (
-                outputs.transpose(1, 2).softmax(1).mT.contiguous() if few else outputs.softmax(2)
-            )
-            minus = slope.new_full((), -1).expand(*y.shape, 1)
-            return slope.scatter_add_(2, y[..., None], minus).mul_(factors[..., None])
-        targets = y if y.dim() == 3 else y[..., None]
-        scale = factors[..., None] / outputs.shape[2]
-        if self.objective == BINARY:
-            return (outputs.sigmoid() - targets) * scale
-        return (outputs - targets) * (2 * scale)
-
-
-@dataclass(frozen=True)
-class _Course:
-    """The mini-batches of a descent, and how they move the layers of a chain."""
-
-    dense: Dense
-    schedule: BatchSchedule
-    x: Tensor
-    y: Tensor
-    dtype: torch.dtype
-
-    def follow(self, descent: Descent, model: Sequence[Path]) -> None:
-        """Take a step on each mini-batch."""
-        for batch, moving in self._at_work(model):
-            for path, slope, taken in self._backward(moving, batch):
-                path.step(slope, taken, descent)
-
-    def follow_moreau(self, rule: Moreau, model: Sequence[Path]) -> list[Path]:
-        """Move the model w and a personal model, whose path from the received one is returned."""
-        near = [path.at([part.now.clone() for part in path.parts], near=path) for path in model]
-        for batch, moving, personal in self._at_work(model, near):
-            for _ in range(rule.steps):
-                for path, slope, taken in self._backward(personal, batch):
-                    path.step(slope, taken, rule.inner)
-            for path, own in zip(moving, personal, strict=True):
-                pairs = zip(path.parts, own.parts, strict=True)
-                away = [(part.now - other.now).mul_(rule.pull) for part, other in pairs]
-                path.step_down(away, rule.outer)
-        return [own.since(path) for own, path in zip(near, model, strict=True)]
-
-    def follow_meta(self, rule: Meta, model: Sequence[Path]) -> None:
-        """Descend the loss after a gradient step."""
-        trial = [path.at([torch.empty_like(part.now) for part in path.parts]) for path in model]
-        vector, total = ([path.zeros() for path in model] for _ in range(2))
-        course = self._at_work(model, trial, vector, total)
-        for batch, moving, trial, vector, total in course:
-            _put(trial, moving, moving, 0)
-            self._add(trial, batch, trial, 1, -rule.alpha)
-            self._add(trial, next(course)[0], vector, 0, 1)
-            if rule.variant != "first-order":
-                third = next(course)[0]
-                _put(total, vector, vector, 0)
-                if rule.variant == "exact":
-                    self._add_curved(moving, vector, third, total, -rule.alpha)
-                else:
-                    for delta in (rule.delta, -rule.delta):
-                        _put(trial, moving, vector, delta)
-                        self._add(trial, third, total, 1, -rule.alpha / (2 * delta))
-            down = vector if rule.variant == "first-order" else total
-            for path, slope in zip(moving, down, strict=True):
-                path.step_down([part.now for part in slope.parts], rule.outer)
-
-    def _at_work(self, *models: Sequence[Path]) -> Iterator[tuple[Any, ...]]:
-        """Each mini-batch, and those clients of the models that have one."""
-        count = self.schedule.at_work[0] if self.schedule.at_work else 0
-        for batch in self.schedule.batches(self.dtype):
-            if len(batch.rows) < count:
-                count = len(batch.rows)
-                models = tuple([path.first(count) for path in model] for model in models)
-            yield batch, *models
-
-    def _backward(
-        self, model: Sequence[Path], batch: SideBySide
-    ) -> Iterator[tuple[Path, Tensor, Tensor]]:
-        """Each layer from last to first, with the slope by its outputs and its inputs."""
-        passed = [model[0].taken(batch, self.x)]
-        for path in model[:-1]:
-            passed.append(path.forward(passed[-1]).relu_())
-        outputs = model[-1].forward(passed[-1])
-        slope = self.dense.slope(outputs, batch.labels(self.y), batch.shares)
-        for number in range(len(model) - 1, -1, -1):
-            of_outputs = slope
-            if number:
-                slope = model[number].back(of_outputs)
-                slope = torch.ops.aten.threshold_backward(slope, passed[number], 0)
-            yield model[number], of_outputs, passed[number]
-
-    def _add(
-        self, at: Sequence[Path], batch: SideBySide, into: Sequence[Path], old: float, new: float
-    ) -> None:
-        """Set `into` to old * into + new * gradient at a model, which may be the same."""
-        layers = zip(reversed(into), self._backward(at, batch), strict=True)
-        for path, (_, slope, taken) in layers:
-            path.add(slope, taken, old, new)
-
-    def _add_curved(
-        self,
-        model: Sequence[Path],
-        along: Sequence[Path],
-        batch: SideBySide,
-        into: Sequence[Path],
-        times: float,
-    ) -> None:
-        """Add times H v, the change of the gradient along v: forward and back by the chain rule."""
-        passed, changes = [model[0].taken(batch, self.x)], list[Tensor]()
-        for number, (path, by) in enumerate(zip(model, along, strict=True)):
-            inputs = passed[-1]
-            outputs, change = path.forward(inputs), by.forward(inputs)
-            if number:
-                change = change + path.forward(changes[-1], bias=False)
-            if number + 1 < len(model):
-                outputs = outputs.relu_()
-                change = change * (outputs > 0)
-            passed.append(outputs)
-            changes.append(change)
-        outputs, change = passed.pop(), changes.pop()
-        slope = self.dense.slope(outputs, batch.labels(self.y), batch.shares)
-        change = self.dense.curved(outputs, change, batch.shares)
-        for number in range(len(model) - 1, -1, -1):
-            into[number].add(change, passed[number], 1, times)
-            if number:
-                into[number].adder(slope, changes[number - 1])(into[number].weight, 1, times)
-                change = model[number].back(change) + along[number].back(slope)
-                change = change * (passed[number] > 0)
-                slope = model[number].back(slope) * (passed[number] > 0)
-
-
-def _put(into: Sequence[Path], start: Sequence[Path], by: Sequence[Path], times: float) -> None:
-    """Set the values of all layers to start + times by."""
-    for path, one, other in zip(into, start, by, strict=True):
-        path.put(one, other, times)
 
 
 def recognise(module: nn.Module, objective: Objective, half: bool = False) -> Dense | None:
