@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -181,3 +183,24 @@ def test_labels_that_count_from_1_are_told_of(caplog: pytest.LogCaptureFixture) 
     Federation.from_arrays(shards, num_classes=3)
     Federation.from_arrays([(x, y - 1) for x, y in shards])
     assert not caplog.text
+
+
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform != "linux", reason="peaks are in other units elsewhere")
+@pytest.mark.parametrize("kind", ["float32", "uint8"])
+def test_of_many_examples_one_copy_is_made_and_no_more(kind: str) -> None:
+    program = (
+        "import numpy as np, resource, umbel\n"
+        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024\n"
+        "y = np.arange(8000) % 2\n"
+        "make = umbel.Federation.from_arrays\n"
+        f"make([(np.zeros((9, 200), '{kind}'), y[:9])])\n"
+        f"clients = [(np.ones((8000, 200), '{kind}'), y) for _ in range(20)]\n"
+        "before = peak()\n"
+        "federation = make(clients)\n"
+        "held = federation.train.x.nbytes + federation.test.x.nbytes\n"
+        "assert peak() - before < 1.3 * held, (peak() - before) / held\n"
+        "clients[0][0][:] = 0\n"
+        "assert bool((federation.train.x == 1).all())\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -234,7 +234,7 @@ def entries_of(
     ]
 
 
-def warn_of_numbering(shards: Sequence[tuple[Tensor, Tensor]], names: Sequence[str]) -> None:
+def warn_of_numbering(shards: Sequence[tuple[object, Tensor]], names: Sequence[str]) -> None:
     """Warn if some clients seem to number their classes from 1, and others from 0."""
     held: dict[str, Tensor] = {}
     for (_, y), name in zip(shards, names, strict=True):
@@ -267,11 +267,11 @@ def warn_of_units(
     """
     if any(shard.dim() != 2 or not 0 < shard.shape[1] <= MOST_COLUMNS for shard in shards):
         return
-    some = [shard[: 2**12].double() for shard in shards]
+    some = [shard[: 2**12] for shard in shards]
     signed = torch.stack([(values < 0).any(0) for values in some]).any(0)
-    found = torch.stack([_span(values) for values in some])  # (M, 3, F)
+    found = torch.stack([_span(values.double()) for values in some])  # (M, 3, F)
     for place in signed.nonzero()[:, 0].tolist():
-        both, none = _standardised([values[:, place] for values in some], names)
+        both, none = _standardised([values[:, place].double() for values in some], names)
         if both and none:
             odd, usual, said = both, none, ("many negative values", "none")
             if len(odd) > len(usual):

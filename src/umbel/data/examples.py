@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -13,14 +13,20 @@ from umbel.checks import check
 from umbel.data.conventions import Comparison, entries_of, warn_of_layout, warn_of_units
 from umbel.data.dataframes import check_columns, check_rows, column_names, without_indexes
 from umbel.data.given import pair
-from umbel.data.splits import Pair, set_apart
-from umbel.data.values import inputs, targets
+from umbel.data.splits import Chosen, Pair, set_apart
+from umbel.data.values import AS_FLOATS, inputs, targets
 from umbel.seeds import Stream, generator
 
 MIXED = "y must be whole numbers (classes) for all clients, or floating-point numbers for all"
 
 
-def tensors_of(given: Mapping[str, Sequence[Any]], names: tuple[str, ...]) -> dict[str, list[Pair]]:
+ChosenPair: TypeAlias = tuple[Chosen, Tensor]
+"""One client's inputs, not yet copied, and its targets (n, ...)."""
+
+
+def examples_of(
+    given: Mapping[str, Sequence[Any]], names: tuple[str, ...]
+) -> dict[str, list[ChosenPair]]:
     """The examples of each split, client by client, as tensors of one type.
 
     Raises `UsageError` for inputs that can't mean the same at all clients, and warns of those that
@@ -64,11 +70,11 @@ def _compare(
 
 
 def with_all_splits(
-    splits: Mapping[str, list[Pair]],
+    splits: Mapping[str, list[ChosenPair]],
     names: Sequence[str],
     fractions: Mapping[str, float],
     seed: int,
-) -> dict[str, list[Pair]]:
+) -> dict[str, list[ChosenPair]]:
     """The same, with missing test and validation splits set apart from the training examples.
 
     Validation gets a fraction of the remaining training examples; with 0 there is no validation
@@ -85,19 +91,25 @@ def with_all_splits(
     return made
 
 
-def of_one_type(splits: Mapping[str, list[Pair]]) -> dict[str, list[Pair]]:
+def of_one_type(splits: Mapping[str, list[Pair]]) -> dict[str, list[ChosenPair]]:
     """The same; whole-number inputs become floats unless all splits have whole numbers."""
     pairs = [pair for each in splits.values() for pair in each]
-    types = [x.dtype for x, _ in pairs if len(x)] or [x.dtype for x, _ in pairs]
+    types = [_type(x) for x, _ in pairs if len(x)] or [_type(x) for x, _ in pairs]
     common = reduce(torch.promote_types, types)
     if common.is_floating_point and not all(kind.is_floating_point for kind in types):
         # Half precision, in which others have their inputs, does not hold whole numbers beyond 256.
         common = torch.promote_types(common, torch.float32)
 
-    def cast(x: Tensor) -> Tensor:
-        return x if x.is_floating_point() == common.is_floating_point else x.to(common)
+    def cast(x: Tensor) -> Chosen:
+        kind = _type(x)
+        alike = kind.is_floating_point == common.is_floating_point
+        return Chosen.all_of(x, kind if alike else common)
 
     return {what: [(cast(x), y) for x, y in each] for what, each in splits.items()}
+
+
+def _type(x: Tensor) -> torch.dtype:
+    return torch.float32 if x.dtype in AS_FLOATS else x.dtype
 
 
 def check_alike(shards: Sequence[Pair], names: Sequence[str]) -> None:

@@ -19,12 +19,12 @@ from umbel.data.class_names import check_class_names
 from umbel.data.client_files import ClientFiles, write_clients
 from umbel.data.conventions import warn_of_numbering
 from umbel.data.datasets import Dataset, own_splits, read_all
-from umbel.data.examples import tensors_of, with_all_splits
+from umbel.data.examples import ChosenPair, examples_of, with_all_splits
 from umbel.data.form import Form
 from umbel.data.given import by_split, check_picked, in_order, listed
 from umbel.data.groups import numbers_of
 from umbel.data.labels import check_labels, check_trainable, fitting_classes
-from umbel.data.splits import Pair, Split, by_name, for_validation, joined, set_apart
+from umbel.data.splits import Chosen, Split, by_name, for_validation, joined, set_apart
 from umbel.data.tables.described import described
 from umbel.data.tables.encoding import Encoding
 from umbel.help.synonyms import Answered
@@ -145,7 +145,8 @@ class Federation(Answered):
         _check_seed(seed)
         if self.validation is not None:
             raise UsageError("federation: has validation examples already")
-        train = [self.train.of(client) for client in range(self.num_clients)]
+        every = map(self.train.of, range(self.num_clients))
+        train = [(Chosen.all_of(x, x.dtype), y) for x, y in every]
         rngs = by_name(seed, Stream.VALIDATION, self.names)
         left, apart = set_apart(train, self.names, fraction, "validation_fraction", rngs)
         validation = _validation(apart, self.names, fraction)
@@ -224,7 +225,7 @@ class Federation(Answered):
         expected = "0, as validation examples are given"
         check(fine, "validation_fraction", validation_fraction, expected)
         given = by_split(clients, names, validation=validation, test=test)
-        splits = with_all_splits(tensors_of(given, names), names, fractions, seed)
+        splits = with_all_splits(examples_of(given, names), names, fractions, seed)
         shards = splits["train"]
         everything, whose = [p for each in splits.values() for p in each], names * len(splits)
         check_trainable(shards, names)
@@ -307,7 +308,7 @@ def _check_seed(seed: int) -> None:
 
 
 def _validation(
-    shards: Sequence[Pair] | None, names: Sequence[str], fraction: float
+    shards: Sequence[ChosenPair] | None, names: Sequence[str], fraction: float
 ) -> Split | None:
     """The validation examples, given or a fraction. Raises `UsageError` if there are none."""
     if shards is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 
 from torch import Tensor
 
@@ -32,7 +32,7 @@ def are_indicators(y: Tensor) -> bool:
 
 
 def check_labels(
-    shards: Sequence[tuple[Tensor, Tensor]], names: Sequence[str], num_classes: int | None
+    shards: Sequence[tuple[object, Tensor]], names: Sequence[str], num_classes: int | None
 ) -> int:
     """The number of classes. Labels may be `IGNORED` if examples have many labels."""
     counted = [y[y != IGNORED] if y.dim() > 1 else y for _, y in shards]
@@ -52,7 +52,7 @@ def check_labels(
     return classes
 
 
-def check_trainable(shards: Sequence[tuple[Tensor, Tensor]], names: Sequence[str]) -> None:
+def check_trainable(shards: Sequence[tuple[Sized, Tensor]], names: Sequence[str]) -> None:
     """Raise `UsageError` if a client has no training examples, or no label that counts."""
     for (x, y), name in zip(shards, names, strict=True):
         check(len(x) > 0, f"client {name}", len(x), "a positive number of training examples")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, TypeAlias, TypeVar
 from zlib import crc32
 
@@ -18,6 +19,31 @@ from umbel.summary import in_short
 
 Pair: TypeAlias = tuple[Tensor, Tensor]
 """One client's inputs (n, ...) and targets (n, ...)."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Some of a client's inputs, in a type: they are copied only when clients are joined."""
+
+    values: Tensor  # (n, ...)
+    dtype: torch.dtype
+    rows: NDArray[np.int64]
+
+    @classmethod
+    def all_of(cls, values: Tensor, dtype: torch.dtype) -> Chosen:
+        """All inputs of a client."""
+        return cls(values, dtype, np.arange(len(values)))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, rows: NDArray[np.int64]) -> Chosen:
+        return Chosen(self.values, self.dtype, self.rows[rows])
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the copy in bytes."""
+        return len(self) * self.values[:1].numel() * self.dtype.itemsize
 
 
 @dataclass(frozen=True)
@@ -59,13 +85,26 @@ def typed(values: Tensor, dtype: torch.dtype) -> Tensor:
     return values.to(dtype) if values.is_floating_point() else values
 
 
-def joined(shards: Sequence[Pair]) -> Split:
+def joined(shards: Sequence[tuple[Tensor | Chosen, Tensor]]) -> Split:
     """One split with copies of the examples of several clients."""
     check_memory(sum(x.nbytes + y.nbytes for x, y in shards), "examples of all clients, joined")
     filled = [shard for shard in shards if len(shard[0])] or [shards[0]]
     sizes = [len(x) for x, _ in shards]
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    return Split(torch.cat([x for x, _ in filled]), torch.cat([y for _, y in filled]), offsets)
+    return Split(_in_one([x for x, _ in filled]), torch.cat([y for _, y in filled]), offsets)
+
+
+def _in_one(parts: Sequence[Tensor | Chosen]) -> Tensor:
+    """All inputs in one tensor; those that were chosen are copied straight to their places."""
+    chosen = [part for part in parts if isinstance(part, Chosen)]
+    if not chosen:
+        return torch.cat([part for part in parts if isinstance(part, Tensor)])
+    dtype = reduce(torch.promote_types, [part.dtype for part in chosen])
+    sizes = [len(part) for part in chosen]
+    x = torch.empty(sum(sizes), *chosen[0].values.shape[1:], dtype=dtype)
+    for part, place in zip(chosen, torch.split(x, sizes), strict=True):
+        torch.index_select(part.values.to(dtype), 0, torch.from_numpy(part.rows), out=place)
+    return x
 
 
 def by_name(seed: int, stream: Stream, names: Iterable[str]) -> list[np.random.Generator]:
@@ -73,16 +112,17 @@ def by_name(seed: int, stream: Stream, names: Iterable[str]) -> list[np.random.G
     return [generator(seed, stream, crc32(name.encode())) for name in names]
 
 
-Values = TypeVar("Values", Tensor, NDArray[Any])
+X = TypeVar("X", Chosen, NDArray[Any])
+Y = TypeVar("Y", Tensor, NDArray[Any])
 
 
 def set_apart(
-    shards: Sequence[tuple[Values, Values]],
+    shards: Sequence[tuple[X, Y]],
     names: Sequence[str],
     fraction: float,
     what: str,
     rngs: Iterable[np.random.Generator],
-) -> tuple[list[tuple[Values, Values]], list[tuple[Values, Values]]]:
+) -> tuple[list[tuple[X, Y]], list[tuple[X, Y]]]:
     """Split each client's examples into the rest and a random fraction, by its own generator.
 
     `what` is the name of the setting of the fraction. Raises `UsageError` if no examples of a
@@ -101,8 +141,8 @@ def set_apart(
 
 
 def for_validation(
-    shards: Sequence[tuple[Values, Values]], fraction: float | None
-) -> Sequence[tuple[Values, Values]] | None:
+    shards: Sequence[tuple[Any, Y]], fraction: float | None
+) -> Sequence[tuple[Any, Y]] | None:
     """Each client's validation examples; None if no client has any.
 
     Raises `UsageError` if a positive `fraction` was to give some: rounds would be judged by test

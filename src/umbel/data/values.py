@@ -37,17 +37,20 @@ STORED = {
 """How values of these types are written, in the words of `conventions`; others are whole."""
 
 
+AS_FLOATS = (torch.uint8, torch.bool)
+"""Types of inputs that become floats, which take four times the memory, when clients are joined."""
+
+
 def inputs(values: object, client: str) -> tuple[Tensor, str]:
     """Inputs (n, ...): floats, or 64-bit integers, which embeddings need; and how they came.
 
-    Columns of tables, uint8 and bool become floats. Floats (n,) become (n, 1), as layers need it.
-    Raises `UsageError` for values that are not finite numbers.
+    Columns of tables become floats, and `AS_FLOATS` are to become floats. Floats (n,) become
+    (n, 1), as layers need it. Raises `UsageError` for values that are not finite numbers.
     """
     tensor = _tensor(values, f"client {client}: x", CODE_INPUTS)
     stored = "table" if dataframes.is_table(values) else STORED.get(tensor.dtype, "whole")
-    if stored == "table" or tensor.dtype in (torch.uint8, torch.bool):
-        tensor = tensor.float()
-    if not tensor.is_floating_point():
+    tensor = tensor.float() if stored == "table" else tensor
+    if not (tensor.is_floating_point() or tensor.dtype in AS_FLOATS):
         return tensor.long(), stored
     _check_finite(tensor, f"client {client}: x")
     return tensor[:, None] if tensor.dim() == 1 else tensor, stored
@@ -67,10 +70,10 @@ def targets(values: object, client: str) -> Tensor:
 
 
 def _check_finite(tensor: Tensor, what: str) -> None:
-    usable = tensor.isfinite()
-    if bool(usable.all()):
+    # Both ends are NaN if any value is. They need no memory, which would stay with the process.
+    if not tensor.numel() or all(end.isfinite() for end in tensor.aminmax()):
         return
-    place = torch.nonzero(~usable)[0].tolist()
+    place = torch.nonzero(~tensor.isfinite())[0].tolist()
     column = f", column {place[1]}" if len(place) == 2 else ""
     kind = "NaN" if bool(tensor[tuple(place)].isnan()) else "infinite"
     refuse_row(f"{what}{column}", place[0] if place else 0, kind)
