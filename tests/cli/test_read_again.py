@@ -17,8 +17,8 @@ import umbel
 from tests.federations import blobs, mlp
 from tests.shell import Shell
 from umbel.folder.run_folder import RunFolder
-from umbel.report import write_files
 from umbel.report.comparison import Sheet
+from umbel.report.pages.writing import write_files
 from umbel.result.run import Result
 
 LOCAL = umbel.LocalTraining(lr=0.1, epochs=1)

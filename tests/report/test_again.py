@@ -13,7 +13,7 @@ from tests.shell import Shell
 from umbel.algorithms import FedAvg
 from umbel.client.work import LocalTraining
 from umbel.folder.how_to_continue import NODES
-from umbel.report import write_files
+from umbel.report.pages.writing import write_files
 from umbel.result.run import Run, read
 from umbel.result.tables import run_folders
 from umbel.testing import blobs, mlp

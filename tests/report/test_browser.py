@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.report.pages import NASTY, Page, compared, made, many, own
-from umbel.report import write_files
+from umbel.report.pages.writing import write_files
 
 pytest.importorskip("vl_convert", reason="the extra umbel[report] is not installed")
 pytest.importorskip("selenium", reason="selenium is not installed")

@@ -19,8 +19,8 @@ from tests.shell import Shell
 from umbel.checks import UsageError
 from umbel.folder.how_to_continue import ADVICE_FILE, NODES
 from umbel.folder.run_folder import RunFolder
-from umbel.report import write_files
 from umbel.report.pages import rendering
+from umbel.report.pages.writing import write_files
 
 vl_convert = pytest.importorskip("vl_convert", reason="the extra umbel[report] is not installed")
 

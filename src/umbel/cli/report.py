@@ -45,7 +45,7 @@ def report(
     from umbel.advice.advice_folder import write_page
     from umbel.files.reading import check_folder, check_place
     from umbel.folder.how_to_continue import holds_advice
-    from umbel.report import write_files
+    from umbel.report.pages.writing import write_files
 
     if out is not None:
         check_place(out, "--out")

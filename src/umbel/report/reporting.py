@@ -17,7 +17,7 @@ def write_report(
     figure is also written there as a file. Raises `UsageError` where there is no run of which a
     round is done, and without the extra `umbel[report]`.
     """
-    from umbel import report  # which takes a while to load
+    from umbel.report.pages.writing import write_files  # which takes a while to load
 
     page, drawings = (None if path is None else Path(path) for path in (out, figures))
-    return report.write_files(Path(folder), page, drawings)[0]
+    return write_files(Path(folder), page, drawings)[0]
