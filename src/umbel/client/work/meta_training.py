@@ -9,11 +9,11 @@ from functools import partial
 import numpy as np
 import torch
 from torch import Tensor
-from torch.func import grad
 
 from umbel.checks import check, first_line
 from umbel.client.batches import Batch, Plan, Shard
 from umbel.client.descent import Meta, Variant
+from umbel.client.kernels.general import with_gradient
 from umbel.client.net import Net
 from umbel.client.seeding import generators_restored
 from umbel.client.work.base import Batching, Cost, Footprint, Promise, Work
@@ -107,12 +107,11 @@ def _differentiated_twice(vector: Tensor, net: Net, theta: Tensor, batch: Batch)
     rest = theta[cut:]
 
     def along(weights: Tensor) -> Tensor:
-        gradient = grad(lambda w: net.training_loss(w, rest, batch))
-        slope: Tensor = gradient(weights)
+        slope, *_ = with_gradient(lambda w: (net.training_loss(w, rest, batch), rest), weights)
         return slope @ vector
 
     try:
-        curved: Tensor = grad(along)(theta[:cut])
+        curved, *_ = with_gradient(lambda w: (along(w), rest), theta[:cut])
     except torch.OutOfMemoryError:  # not a property of the module
         raise
     except RuntimeError as error:
