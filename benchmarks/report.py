@@ -1,6 +1,7 @@
-"""A result file as Markdown: `python -m benchmarks.report benchmarks/results/cpu.json`.
+"""Result files as Markdown: `python -m benchmarks.report benchmarks/results/cpu.json`.
 
-Those of whole rounds, `rounds.json`, and of both precisions, `precision.json`, have their own.
+Those of peers, growth, whole rounds and both precisions have their own tables. Without a file, the
+tables of docs/benchmarks.md are written anew from benchmarks/results.
 """
 
 from __future__ import annotations
@@ -11,18 +12,39 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks.peers.table import markdown as peers_markdown
 from benchmarks.stopwatch import PARTS
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "benchmarks.md"
+
+KEPT = {"peers": "peers.json", "shares": "cpu.json", "growth": "growth.json"}
+"""The result file of each table of the page."""
+
+
+def renewed(page: str) -> str:
+    """The page with its tables, each between its name and `end` in comments."""
+    for name, file in KEPT.items():
+        before, _, after = page.partition(f"<!-- {name} -->\n")
+        _, _, rest = after.partition("<!-- end -->")
+        results = json.loads((ROOT / "benchmarks" / "results" / file).read_text())
+        page = f"{before}<!-- {name} -->\n{shown(results)}<!-- end -->{rest}"
+    return page
 
 
 def shown(results: dict[str, Any]) -> str:
     """The tables of a file; that of a comparison of precisions may have any of its parts."""
     if "rounds" in results:
         return rounds_markdown(results)
+    if "peers" in results:
+        return peers_markdown(results)
+    if "growth" in results:
+        return growth_markdown(results)
     return markdown(results) if "clients" in results else precision_markdown(results)
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """Two tables: what clients do, and the server's own work.
+    """One table of what clients do, and one of the server's own work, if it was timed.
 
     Shares are of the best matrix product of all commands that the file is of.
     """
@@ -36,8 +58,10 @@ def markdown(results: dict[str, Any]) -> str:
             if not _is_half(row)
         ],
     )
-    server = _table("step|clients|CPU seconds|MiB", [_server_row(row) for row in results["server"]])
-    lines = [f"Machine: {results['machine']}, {peak}.", "", *clients, "", *server, ""]
+    lines = [f"Machine: {results['machine']}, {peak}.", "", *clients, ""]
+    if results["server"]:
+        rows = [_server_row(row) for row in results["server"]]
+        lines += [*_table("step|clients|CPU seconds|MiB", rows), ""]
     return "\n".join(lines)
 
 
@@ -58,6 +82,29 @@ def rounds_markdown(results: dict[str, Any]) -> str:
         header = f"method|round|{'|'.join(PARTS)}|slowest|share of peak"
         lines += [*_table(header, [_round_row(row, peaks[-1]) for row in rows]), ""]
     return "\n".join(lines)
+
+
+def growth_markdown(results: dict[str, Any]) -> str:
+    """One line for each size of what grows."""
+    told = {row["growing"]: row["what"] for row in results["growth"] if row["part"] != "server"}
+    what = "; ".join(f"{growing}: {each}" for growing, each in told.items())
+    rows = [
+        [
+            row["growing"] if row["part"] != "server" else f"clients, {row['what']}",
+            f"{row['size']:,}",
+            f"{row['seconds']:.3g}",
+            _short(1e6 * row["seconds"] / row["size"]),
+            "" if row["evaluation"] is None else f"{row['evaluation']:.2g}",
+            f"{row['memory_mb']:,.0f}",
+        ]
+        for row in results["growth"]
+    ]
+    table = _table("growing|to|CPU s a round|µs for each|evaluation, CPU s|MiB", rows)
+    return "\n".join([f"Machine: {results['machine']}. {what}.", "", *table, ""])
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
 
 
 def precision_markdown(results: dict[str, Any]) -> str:
@@ -171,4 +218,7 @@ def _table(header: str, rows: list[list[str]]) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(shown(json.loads(Path(sys.argv[1]).read_text())))
+    if files := sys.argv[1:]:
+        sys.stdout.write("\n".join(shown(json.loads(Path(file).read_text())) for file in files))
+    else:
+        PAGE.write_text(renewed(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

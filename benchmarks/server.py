@@ -105,7 +105,7 @@ def server_table(short: bool, console: Console) -> list[Row]:
             table.add_column(header, justify="right")
         before: Row | None = None
         for clients in few if short else full:
-            row = _measured(name, clients)
+            row = measured(name, clients)
             row["slope"] = _slope(before, row) if before else None
             slope = f"{row['slope']:.2f}" if before else ""
             table.add_row(f"{clients:,}", f"{row['seconds']:.3g}", f"{row['memory_mb']:.0f}", slope)
@@ -126,7 +126,8 @@ def number(row: Row, name: str) -> float:
     return float(row[name] or 0)
 
 
-def _measured(name: str, clients: int) -> Row:
+def measured(name: str, clients: int) -> Row:
+    """One step at one size, in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.server", name, str(clients)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     seconds, memory = map(float, done.stdout.split())

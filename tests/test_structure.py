@@ -94,7 +94,7 @@ def sources() -> list[Source]:
 
 
 def benchmark_sources() -> list[Source]:
-    return [source(file) for file in sorted((CHECKOUT / "benchmarks").glob("*.py"))]
+    return [source(file) for file in sorted((CHECKOUT / "benchmarks").rglob("*.py"))]
 
 
 def algorithms() -> list[Source]:

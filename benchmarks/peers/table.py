@@ -47,7 +47,7 @@ def markdown(results: dict[str, Any]) -> str:
                 for s in ("umbel", side)
             ]
             empty = [""] * (len(HEADER) - 5)
-            lines.append(["the first five, with evaluations", side, *_compared(*sums), *empty])
+            lines.append(["the first five and evaluations", side, *_compared(*sums), *empty])
     told = {row["task"]: row["what"] for row in results["peers"]}
     what = "; ".join(
         dict.fromkeys(f"`{task.split('-')[0]}`: {each}" for task, each in told.items())
