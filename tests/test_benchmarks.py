@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
+from benchmarks import growth
 from benchmarks.measure import difference
 from benchmarks.products import KINDS, times_faster
-from benchmarks.report import markdown
+from benchmarks.report import KEPT, PAGE, renewed
 from benchmarks.rounds import measured, sizes
 from benchmarks.server import STEPS
 from benchmarks.stopwatch import PARTS
 from benchmarks.workloads import contests
-
-ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("name", ["W1", "W2 training", "W2 cross-loss", "W3", "W6, 12 clients"])
@@ -33,10 +29,15 @@ def test_the_steps_of_the_server_run(name: str) -> None:
 
 
 def test_the_page_shows_the_kept_results() -> None:
-    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    shown = page.split("<!-- results -->\n")[1].split("<!-- end -->")[0]
-    kept = json.loads((ROOT / "benchmarks" / "results" / "cpu.json").read_text())
-    assert shown == markdown(kept)
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == renewed(page)
+    assert all(f"<!-- {name} -->" in page for name in KEPT)
+
+
+def test_every_size_of_what_grows_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    growth.main(["--only", "clients", "--largest", "1000"])
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| clients")]
+    assert [line.split(" | ")[1] for line in lines] == ["100", "1,000"]
 
 
 @pytest.mark.parametrize("name", ["fedavg", "ifca", "cfl-gp"])
