@@ -62,7 +62,7 @@ AWAY = (
 @pytest.mark.long
 def test_commands_load_no_papers_and_no_library_that_they_do_not_need(tmp_path: Path) -> None:
     program = (
-        "import sys, umbel, umbel.cli\n"
+        "import gc, sys, umbel, umbel.cli\n"
         f"for line in {AWAY!r}:\n"
         "    sys.argv = ['umbel', *line.split()]\n"
         "    try:\n"
@@ -73,6 +73,8 @@ def test_commands_load_no_papers_and_no_library_that_they_do_not_need(tmp_path: 
         "loaded += sorted({'sklearn', 'scipy', 'pandas'} & set(sys.modules))\n"
         "assert 'torch' in sys.modules\n"
         "assert not loaded, loaded\n"
+        "assert gc.isenabled()\n"
+        "assert gc.get_freeze_count() > 10**5, 'modules are searched for garbage'\n"
     )
     ended = ended_in(tmp_path, program)
     assert ended.returncode == 0, ended.stderr

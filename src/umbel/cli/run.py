@@ -10,6 +10,7 @@ import click
 
 from umbel.checks import UsageError
 from umbel.cli.catalogue import complete_comparisons, complete_experiments, complete_runs
+from umbel.cli.loading import loading
 from umbel.cli.options import (
     SEEDS,
     FilePath,
@@ -52,15 +53,16 @@ def run(
     no_import: bool,
 ) -> None:
     """Run one EXPERIMENT: a TOML file, or the name of one that `umbel list experiments` shows."""
-    from umbel.cli.execute import advance, nothing_left_of
-    from umbel.cli.options import announce
-    from umbel.cli.show import print_run
-    from umbel.data.sources import Sources
-    from umbel.experiment.library import find_experiment
-    from umbel.experiment.toml_file import read, warn_of_dropped
-    from umbel.files.atomic import writing_to
-    from umbel.folder.run_folder import RunFolder
-    from umbel.run.stopping import Budget
+    with loading():
+        from umbel.cli.execute import advance, nothing_left_of
+        from umbel.cli.options import announce
+        from umbel.cli.show import print_run
+        from umbel.data.sources import Sources
+        from umbel.experiment.library import find_experiment
+        from umbel.experiment.toml_file import read, warn_of_dropped
+        from umbel.files.atomic import writing_to
+        from umbel.folder.run_folder import RunFolder
+        from umbel.run.stopping import Budget
 
     budget = Budget.of(until, max_time)
     file = find_experiment(experiment)
@@ -97,12 +99,13 @@ def resume(
 
     With --rounds, --until or --max-time it ends there; with --rounds a finished RUN goes on, too.
     """
-    from umbel.cli.execute import advance
-    from umbel.cli.options import allow_rounds
-    from umbel.cli.show import print_run
-    from umbel.experiment.places import sources_of
-    from umbel.folder.resuming import reopened, replan
-    from umbel.folder.run_folder import RunFolder
+    with loading():
+        from umbel.cli.execute import advance
+        from umbel.cli.options import allow_rounds
+        from umbel.cli.show import print_run
+        from umbel.experiment.places import sources_of
+        from umbel.folder.resuming import reopened, replan
+        from umbel.folder.run_folder import RunFolder
 
     folder = RunFolder.open(run)
     allow_rounds(folder, no_import)
@@ -174,11 +177,12 @@ def compare(
     With --control each clustered method is followed by its control: FedAvg in clusters of the same
     sizes, of clients drawn at random.
     """
-    from umbel.cli.compare import make_all, strangers_named, sweeps_in
-    from umbel.cli.options import announce
-    from umbel.data.sources import Sources
-    from umbel.experiment.library import find_comparison
-    from umbel.result.control import check_room, controls
+    with loading():
+        from umbel.cli.compare import make_all, strangers_named, sweeps_in
+        from umbel.cli.options import announce
+        from umbel.data.sources import Sources
+        from umbel.experiment.library import find_comparison
+        from umbel.result.control import check_room, controls
 
     source = find_comparison(folder)
     announce(strangers_named(source, settings), no_import)

@@ -10,6 +10,7 @@ import click
 
 from umbel.checks import UsageError, check, command
 from umbel.cli.catalogue import complete_runs
+from umbel.cli.loading import loading
 from umbel.cli.options import (
     FilePath,
     data_dir_option,
@@ -66,10 +67,11 @@ def show(
 
     With --json or --csv every run counts, finished or not, in RUN and in folders in it.
     """
-    from umbel.folder.run_folder import RunFolder
-    from umbel.result.outcomes import chosen
-    from umbel.result.run import Result
-    from umbel.result.tables import results_of, run_folders
+    with loading():
+        from umbel.folder.run_folder import RunFolder
+        from umbel.result.outcomes import chosen
+        from umbel.result.run import Result
+        from umbel.result.tables import results_of, run_folders
 
     _check_together(at or reach, config, kind, judge, form)
     if latex:
