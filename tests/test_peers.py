@@ -102,7 +102,7 @@ def test_the_plain_loop_trains_a_mixture_as_umbel_does() -> None:
 def test_a_table_has_a_line_for_each_peer() -> None:
     def row(side: str, cores: int, seconds: float) -> dict[str, Any]:
         times = {"cpu": seconds, "wall": seconds / cores, "evaluation_cpu": 0.01, "evaluated": 100}
-        rest = {"memory_mb": 300.0, "accuracy": 0.5, "first_round_over": 2.0}
+        rest = {"memory_mb": 300.0, "accuracy": 0.5, "first_round_over": 2.0, "repeats": 5}
         return {"task": "mlp-ifca", "what": "", "side": side, "cores": cores, **times, **rest}
 
     rows = [row("umbel", 1, 0.5), row("loop", 1, 2.0), row("umbel", 2, 0.5), row("loop", 2, 1.5)]

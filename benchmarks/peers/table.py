@@ -53,7 +53,9 @@ def markdown(results: dict[str, Any]) -> str:
         dict.fromkeys(f"`{task.split('-')[0]}`: {each}" for task, each in told.items())
     )
     text = ["| " + " | ".join(line) + " |" for line in lines]
-    return "\n".join([f"Machine: {results['machine']}. {what}.", "", *text, ""])
+    repeats = min((row["repeats"] for row in results["peers"]), default=0)
+    about = f"Machine: {results['machine']}; repeats: {repeats} or more. {what}."
+    return "\n".join([about, "", *text, ""])
 
 
 def _compared(ours: float, theirs: float) -> list[str]:
