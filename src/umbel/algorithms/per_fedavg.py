@@ -10,9 +10,9 @@ import torch
 
 from umbel.algorithms.base import Algorithm, Served, Setup, State, Traits, one_model
 from umbel.checks import check
-from umbel.client.descent import Variant
 from umbel.client.work import LocalTraining, MeanLoss, MetaTraining, Work
 from umbel.client.work.local_training import check_no_pull
+from umbel.client.work.meta_training import Variant
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, train, train_summed

@@ -19,6 +19,8 @@ from umbel.client.seeding import generators_restored
 from umbel.client.work.base import Batching, Cost, Footprint, Promise, Work
 from umbel.client.work.local_training import LocalTraining
 
+__all__ = ["MetaTraining", "Variant"]
+
 
 @dataclass(frozen=True)
 class MetaTraining(Work):
