@@ -26,6 +26,7 @@ SHORT = 400
 SHOWN_WHOLE = {
     "ClusterCount",  # a few numbers
     "Heatmap",  # a figure
+    "Meta",  # numbers, and a function of tensors
     "Objective",  # functions of tensors
     "Tree",  # an order
 }

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.random.bit_generator import ISeedSequence
 from numpy.typing import NDArray
 
+from umbel.summary import in_short
+
 MANY = 16
 """Number of generators from which on it takes less time to seed them together."""
 
@@ -97,6 +99,8 @@ class _Hashed(ISeedSequence):
     """The hashed words of a seed, for a generator that is to start with them."""
 
     state: NDArray[np.uint64]
+
+    __repr__ = in_short
 
     def generate_state(self, n_words: int, dtype: object = np.uint64) -> NDArray[np.uint64]:  # noqa: ARG002
         return self.state

@@ -29,6 +29,8 @@ class Chosen:
     dtype: torch.dtype
     rows: NDArray[np.int64]
 
+    __repr__ = in_short
+
     @classmethod
     def all_of(cls, values: Tensor, dtype: torch.dtype) -> Chosen:
         """All inputs of a client."""
