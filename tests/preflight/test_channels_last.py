@@ -20,6 +20,13 @@ class AsStored(nn.Module):
         return x.as_strided((len(x), x[0].numel()), (x[0].numel(), 1))
 
 
+class Detached(nn.Module):
+    """Keeps no gradient in evaluation."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x if self.training else x.detach()
+
+
 def after_convolution(*between: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), *between, nn.Linear(4 * 36, 3))
 
@@ -32,9 +39,13 @@ def after_convolution(*between: nn.Module) -> nn.Module:
         (lambda: after_convolution(nn.Dropout2d(0.5), nn.BatchNorm2d(4), nn.Flatten()), True),
         (lambda: after_convolution(AsStored()), False),
         (lambda: after_convolution(nn.Dropout(0.5), AsStored()), False),
+        (
+            lambda: nn.Sequential(after_convolution(nn.Dropout(0.5), nn.Flatten()), Detached()),
+            False,
+        ),
     ],
 )
-def test_modules_that_read_the_order_are_refused(
+def test_modules_that_read_the_order_or_cannot_be_compared_are_refused(
     build: Callable[[], nn.Module], same: bool
 ) -> None:
     rng = torch.Generator().manual_seed(0)
