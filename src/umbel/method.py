@@ -104,7 +104,7 @@ from umbel.server.clustering import (
     k_medoids,
     spectral,
 )
-from umbel.server.numbering import match_labels
+from umbel.server.numbering import match_costs, match_labels
 
 __all__ = [
     "DBSCAN",
@@ -188,6 +188,7 @@ __all__ = [
     "k_means",
     "k_medoids",
     "losses",
+    "match_costs",
     "match_labels",
     "medoids",
     "mixture_weights",

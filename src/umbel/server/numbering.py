@@ -43,3 +43,26 @@ def match_labels(new: Tensor, old: Tensor, num_clusters: int) -> Tensor:
     overlap = one_hot(new, num_clusters).T @ one_hot(old, num_clusters)
     _, names = linear_sum_assignment(overlap.numpy(), maximize=True)
     return torch.from_numpy(names).long()[new]
+
+
+def match_costs(clusters: Tensor, costs: Tensor) -> Tensor:
+    """Give each cluster a model of its own, so that the sum of all clients' costs is the smallest.
+
+    `clusters` (N,) are in 0 to J-1, and costs (N, K) are those of K models for each client, with J
+    at most K. Returns the model (N,) of each client. It uses the Hungarian method.
+
+    >>> import torch
+    >>> from umbel.method import match_costs
+    >>> match_costs(torch.tensor([0, 1]), torch.tensor([[2.0, 50.0], [2.0, 18.0]]))
+    tensor([0, 1])
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    num_models = costs.shape[1]
+    check_numbers(clusters, "clusters", num_models, "models")
+    check(len(clusters) == len(costs), "clusters", len(clusters), f"{len(costs)}, as costs has")
+    # total (J, K): entry j, k is the cost of model k for all clients of cluster j.
+    count = int(clusters.max()) + 1 if len(clusters) else 0
+    total = costs.new_zeros(count, num_models).index_add_(0, clusters, costs)
+    _, models = linear_sum_assignment(total.numpy())
+    return torch.from_numpy(models).long()[clusters]
