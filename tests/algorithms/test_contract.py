@@ -21,10 +21,12 @@ from umbel.algorithms import (
     IFCA,
     LCFL,
     PACFL,
+    CLoVE,
     FedAvg,
     FedEM,
     FedLEASE,
     FedProx,
+    FeSEM,
     FixedClusters,
     Joint,
     LocalOnly,
@@ -84,6 +86,10 @@ def cases(local: LocalTraining) -> dict[str, Algorithm[Any]]:
         "lcfl, own starts": LCFL(
             local=local, metric="parameters", start="own", clusterer=DBSCAN(4.0, noise="apart")
         ),
+        "clove": CLoVE(local=local),
+        "clove, at random": CLoVE(3, "random", square_roots=True, stop_after=2, local=local),
+        "fesem": FeSEM(local=local),
+        "fesem, trunk at random": FeSEM(2, "random", local=local, averaging=shared),
         "joint, restarts": Restarts(
             Joint(local=replace(local, steps=1)), 3, 2, keep="most-balanced"
         ),
@@ -188,7 +194,8 @@ def test_clusters_share_one_trunk_from_the_start_with_its_running_statistics(nam
 
 
 FINDERS = [
-    *("cfl-gp", "fl-hc", "flacc", "ifca-restarts", "joint", "lcfl", "oracle", "pacfl", "sattler")
+    *("cfl-gp", "clove", "fl-hc", "flacc", "ifca-restarts", "joint", "lcfl", "oracle"),
+    *("pacfl", "sattler"),
 ]
 
 
@@ -196,6 +203,7 @@ OTHERS = {
     "one model": ("fedavg", "fedprox", "pfedme", "per-fedavg"),
     "a model of each client's own": ("local-only",),
     "clusters that are given or drawn": ("fixed-clusters", "random-clusters"),
+    "clients seldom leave their first cluster; test_fesem.py has groups that it finds": ("fesem",),
     "found in test_fedem.py; its clients mix all models": ("fedem",),
     "found in test_fedlease.py; its networks have adapters": ("fedlease",),
 }

@@ -4,10 +4,12 @@ from typing import Any
 
 from umbel.algorithms.base import Algorithm
 from umbel.algorithms.cfl_gp import CFLGP
+from umbel.algorithms.clove import CLoVE
 from umbel.algorithms.fedavg import FedAvg
 from umbel.algorithms.fedem import FedEM
 from umbel.algorithms.fedlease import FedLEASE
 from umbel.algorithms.fedprox import FedProx
+from umbel.algorithms.fesem import FeSEM
 from umbel.algorithms.fixed_clusters import FixedClusters
 from umbel.algorithms.flacc import FLACC
 from umbel.algorithms.flhc import FLHC
@@ -32,6 +34,8 @@ __all__ = [
     "IFCA",
     "LCFL",
     "PACFL",
+    "CLoVE",
+    "FeSEM",
     "FedAvg",
     "FedEM",
     "FedLEASE",
@@ -57,6 +61,8 @@ ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
     "cfl-gp": CFLGP,
     "lcfl": LCFL,
     "joint": Joint,
+    "clove": CLoVE,
+    "fesem": FeSEM,
     "oracle": Oracle,
     "random-clusters": RandomClusters,
     "fixed-clusters": FixedClusters,
