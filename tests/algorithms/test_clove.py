@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from umbel.algorithms.base import Setup
+from umbel.algorithms.base import Algorithm, Setup
 from umbel.algorithms.clove import CLoVE
 from umbel.algorithms.fedavg import FedAvg
 from umbel.algorithms.ifca import IFCA
@@ -46,7 +46,7 @@ def slopes(targets: list[float]) -> tuple[Net, Federation, Context]:
     return net, Federation.from_arrays(examples, examples), ctx
 
 
-def one_round(method: CLoVE | IFCA, targets: list[float], models: list[float]) -> Any:
+def one_round(method: Algorithm[Any], targets: list[float], models: list[float]) -> Any:
     """The state after one round from these models."""
     net, federation, ctx = slopes(targets)
     state = method.init(setup(ctx, models))
