@@ -1,18 +1,25 @@
-"""Train every model of a mixture by its shares of the examples: the client's side of FedEM."""
+"""Train every model of a mixture by its shares of the examples: the client's side of FedEM
+and FedRC."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.func import vmap
 
-from umbel.client.batches import Shard
+from umbel.client.batches import Batch, Shard
 from umbel.client.net import Net
 from umbel.client.work.base import COUNT, MEMORY, Cost, Footprint, Promise, Work
 from umbel.client.work.local_training import LocalTraining
-from umbel.client.work.mixture_weights import MixtureWeights, mean_shares, shares_of_all
+from umbel.client.work.mixture_weights import (
+    LABEL_SHARES,
+    MixtureWeights,
+    mean_shares,
+    shares_of_all,
+)
 
 
 @dataclass(frozen=True)
@@ -32,18 +39,33 @@ class MixtureTraining(Work):
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         models, descent = sent["models"], self.local.descent
-        slices = list(shares_of_all(net, models, sent[MEMORY], shard))
+        slices = list(shares_of_all(net, sent, shard))
         table = torch.cat([q for _, q in slices], 1)  # q_i(k) of all examples i: (K, n)
         factors = table[:, shard.places(shard.planned.rows)]
         update = net.each(
             lambda theta, own: net.descend(theta, shard, descent, own), models, factors
         )
         memory = mean_shares(slices).to(sent[MEMORY].dtype)
-        return {"update": update, "num_examples": shard.num_examples, MEMORY: memory}
+        reply = {"update": update, "num_examples": shard.num_examples, MEMORY: memory}
+        if LABEL_SHARES in sent:
+            reply[LABEL_SHARES] = self._by_label(slices, sent[LABEL_SHARES]) / shard.num_examples
+        return reply
+
+    def _by_label(self, slices: Iterable[tuple[Batch, Tensor]], like: Tensor) -> Tensor:
+        """The sums (K, C) of q_i(k) over the examples i with each label."""
+        labels = torch.arange(like.shape[1], device=like.device)
+        sums = torch.zeros_like(like, dtype=torch.float64)
+        for batch, q in slices:
+            member = batch.y == labels[:, None]  # (C, B)
+            sums = sums + vmap(vmap(batch.total))(q.double()[:, None] * member)
+        return sums.to(like.dtype)
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         update = Promise(tuple(sent["models"]))
-        return {"update": update, "num_examples": COUNT, **MixtureWeights().promises(sent)}
+        reply = {"update": update, "num_examples": COUNT, **MixtureWeights().promises(sent)}
+        if LABEL_SHARES in sent:
+            reply[LABEL_SHARES] = Promise(tuple(sent[LABEL_SHARES]), low=0, high=1, total=1)
+        return reply
 
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
         num_models = sent["models"][0]

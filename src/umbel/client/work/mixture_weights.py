@@ -9,10 +9,14 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
+from umbel.checks import check
 from umbel.client.batches import Batch, Shard
 from umbel.client.net import Net
 from umbel.client.work.base import MEMORY, Cost, Footprint, Promise, Work
 from umbel.client.work.loss_bounds import clipped
+
+LABEL_SHARES = "label_shares"
+"""The reserved name of the share of each label among the examples of each model, as in FedRC."""
 
 
 @dataclass(frozen=True)
@@ -21,10 +25,11 @@ class MixtureWeights(Work):
 
     The client's weights (K,) are its memory. It gets the last weights, and returns the next: for
     each model, the mean over training examples of the probability that the example belongs to it.
+    These probabilities are divided by `label_shares` (K, C), if sent.
     """
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        slices = shares_of_all(net, sent["models"], sent[MEMORY], shard)
+        slices = shares_of_all(net, sent, shard)
         return {MEMORY: mean_shares(slices).to(sent[MEMORY].dtype)}
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
@@ -37,19 +42,33 @@ class MixtureWeights(Work):
         return Cost(losses=sent["models"][0] * num_examples)
 
 
-def shares(net: Net, models: Tensor, weights: Tensor, batch: Batch) -> Tensor:
-    """q_i(k), proportional to weights[k] exp(-loss of model k on example i): (K, B)."""
+def shares(net: Net, sent: Mapping[str, Tensor], batch: Batch) -> Tensor:
+    """q_i(k), proportional to weights[k] exp(-loss of model k on example i): (K, B).
+
+    With label shares c (K, C), it is divided by c[k, y_i] (Guo et al. 2024).
+    """
     # A model that does not fit at all must not change the shares of the others.
-    losses = clipped(net.each(lambda theta: net.losses(theta, batch), models))
-    return (weights.log()[:, None] - losses).softmax(0)
+    losses = clipped(net.each(lambda theta: net.losses(theta, batch), sent["models"]))
+    logs = sent[MEMORY].log()[:, None] - losses
+    if LABEL_SHARES in sent:
+        check_labels(batch.y, sent[LABEL_SHARES].shape[1])
+        logs = logs - sent[LABEL_SHARES].log().index_select(1, batch.y)
+    return logs.softmax(0)
+
+
+def check_labels(y: Tensor, num_classes: int) -> None:
+    """Raise `UsageError` unless y (B,) are labels of classes."""
+    labels = y.dim() == 1 and not y.is_floating_point() and num_classes > 1
+    form = f"{y.dtype} {tuple(y.shape)}"
+    check(labels, "y", form, "a label for each example, of two or more classes, as FedRC needs")
 
 
 def shares_of_all(
-    net: Net, models: Tensor, weights: Tensor, shard: Shard
+    net: Net, sent: Mapping[str, Tensor], shard: Shard
 ) -> Iterator[tuple[Batch, Tensor]]:
     """q_i(k) of all examples, in slices (K, B)."""
     for batch in shard.everything():
-        yield batch, shares(net, models, weights, batch)
+        yield batch, shares(net, sent, batch)
 
 
 def mean_shares(slices: Iterable[tuple[Batch, Tensor]]) -> Tensor:

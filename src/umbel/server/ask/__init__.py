@@ -25,7 +25,12 @@ from umbel.server.ask.comparing import (
 )
 from umbel.server.ask.context import Context, Sample
 from umbel.server.ask.experts import Experts, train_experts
-from umbel.server.ask.mixtures import Memories, mixture_weights, train_mixture
+from umbel.server.ask.mixtures import (
+    Memories,
+    TrainedMixture,
+    mixture_weights,
+    train_mixture,
+)
 from umbel.server.ask.training import (
     Summed,
     Trained,
@@ -53,6 +58,7 @@ __all__ = [
     "Trained",
     "TrainedBest",
     "TrainedJointly",
+    "TrainedMixture",
     "TrainedWithGradient",
     "TrainedWithMemory",
     "best_gradients",
