@@ -27,6 +27,7 @@ MAY_BE_SEEN_BY_ALGORITHMS = (
     "umbel.server.features",
     "umbel.server.shares",
     "umbel.algorithms.base",
+    "umbel.algorithms.mixing",
     "umbel.checks",
     "umbel.client.layout",
     "umbel.client.routing",

@@ -11,14 +11,14 @@ import torch
 import umbel
 from tests.federations import answered, blobs, context, mlp, requested, setup
 from umbel.algorithms import FedEM
-from umbel.algorithms.fedem import FedEMState
+from umbel.algorithms.mixing import MixtureState
 from umbel.checks import UsageError
 from umbel.client.work import MEMORY, LocalTraining, MixtureTraining, MixtureWeights
 from umbel.flow import drive
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import losses
 
-STATE = FedEMState(
+STATE = MixtureState(
     torch.tensor([[0.0], [10.0]]),
     torch.tensor([0, 1, 0]),
     torch.tensor([[0.5, 0.5], [0.25, 0.75], [0.5, 0.5]]),
@@ -90,7 +90,7 @@ def test_a_newcomer_is_where_a_client_of_the_same_examples_is_whatever_has_the_l
     net = umbel.Net(lambda: torch.nn.Linear(1, 1), umbel.REGRESSION)
     run = umbel.Run(FedEM(2), federation, net)
     first = run.start(1)
-    assert isinstance(first, FedEMState)
+    assert isinstance(first, MixtureState)
     state = replace(first, models=torch.tensor([[0.0, 0.0], [0.0, 1.2]]))
     served = drive(FedEM(2).serve(state, run.context(0, 1)), run.clients)
     fit = drive(losses(state.models, run.context(0, 1)), run.clients)
@@ -111,7 +111,7 @@ def test_clients_of_a_planted_group_come_to_one_component() -> None:
     federation = blobs([30] * 12, num_groups=num_groups)
     run = umbel.Run(method, federation, mlp(dtype=torch.float64))
     *_, (state, record) = run.rounds(10)
-    assert isinstance(state, FedEMState)
+    assert isinstance(state, MixtureState)
     assert record.ari == 1.0
     assert state.weights.amax(1).min() > 0.9
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from tests.federations import blobs, mlp
 from umbel.algorithms import FedAvg, FedEM
-from umbel.algorithms.fedem import FedEMState
+from umbel.algorithms.mixing import MixtureState
 from umbel.client.net import Net
 from umbel.client.objectives import BINARY
 from umbel.data.federation import Federation
@@ -82,7 +82,7 @@ def test_clients_that_are_served_weights_are_scored_by_their_mixture() -> None:
     run, size = Run(FedEM(2), federation, net), federation.num_clients
     models = torch.stack([net.new(0), net.new(1)])
     only_second = torch.tensor([[0.0, 1.0]]).double().repeat(size, 1)
-    state = FedEMState(models, torch.zeros(size, dtype=torch.long), only_second)
+    state = MixtureState(models, torch.zeros(size, dtype=torch.long), only_second)
     found = drive(score(FedEM(2), state, run.context(0, 1)), Sequential(net, federation))
     for client in range(size):
         x, y = federation.test.of(client)
