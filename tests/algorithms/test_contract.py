@@ -26,6 +26,7 @@ from umbel.algorithms import (
     FedEM,
     FedLEASE,
     FedProx,
+    FedRC,
     FeSEM,
     FixedClusters,
     Joint,
@@ -108,6 +109,7 @@ def cases(local: LocalTraining) -> dict[str, Algorithm[Any]]:
         "pacfl, per class": PACFL(num_clusters=2, num_vectors=1, per_class=True, local=local),
         "fedem": FedEM(num_clusters=2, local=local),
         "fedem, shared trunk": FedEM(num_clusters=2, local=local, averaging=shared),
+        "fedrc": FedRC(num_clusters=2, local=local),
         "pfedme": PFedMe(local=replace(local, lr=0.01), beta=1.5, personal_lr=0.05),
         "per-fedavg": PerFedAvg(alpha=0.1, local=local),
         "per-fedavg, first-order": PerFedAvg(0.1, "first-order", served_steps=2, local=local),
@@ -204,7 +206,7 @@ OTHERS = {
     "a model of each client's own": ("local-only",),
     "clusters that are given or drawn": ("fixed-clusters", "random-clusters"),
     "clients seldom leave their first cluster; test_fesem.py has groups that it finds": ("fesem",),
-    "found in test_fedem.py; its clients mix all models": ("fedem",),
+    "found in test_fedem.py and test_fedrc.py; clients mix all models": ("fedem", "fedrc"),
     "found in test_fedlease.py; its networks have adapters": ("fedlease",),
 }
 """Why methods are not among the finders."""

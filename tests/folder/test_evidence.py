@@ -20,6 +20,7 @@ from umbel.algorithms import (
     CLoVE,
     FedAvg,
     FedEM,
+    FedRC,
     FeSEM,
     Joint,
     Restarts,
@@ -52,6 +53,7 @@ KEEPING: dict[str, tuple[Algorithm[Any], set[str]]] = {
     "fesem": (FeSEM(2, local=LOCAL), {"features"}),
     "joint": (Joint(2), {"scores"}),
     "fedem": (FedEM(2, LOCAL), {"weights"}),
+    "fedrc": (FedRC(2, LOCAL), {"weights"}),
 }
 
 

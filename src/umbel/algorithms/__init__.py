@@ -9,6 +9,7 @@ from umbel.algorithms.fedavg import FedAvg
 from umbel.algorithms.fedem import FedEM
 from umbel.algorithms.fedlease import FedLEASE
 from umbel.algorithms.fedprox import FedProx
+from umbel.algorithms.fedrc import FedRC
 from umbel.algorithms.fesem import FeSEM
 from umbel.algorithms.fixed_clusters import FixedClusters
 from umbel.algorithms.flacc import FLACC
@@ -40,6 +41,7 @@ __all__ = [
     "FedEM",
     "FedLEASE",
     "FedProx",
+    "FedRC",
     "FixedClusters",
     "Joint",
     "LocalOnly",
@@ -70,6 +72,7 @@ ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
     "fl-hc": FLHC,
     "pacfl": PACFL,
     "fedem": FedEM,
+    "fedrc": FedRC,
     "pfedme": PFedMe,
     "per-fedavg": PerFedAvg,
     "fedlease": FedLEASE,
