@@ -24,6 +24,7 @@ from umbel.algorithms import (
     CLoVE,
     FedAvg,
     FedEM,
+    FedGroup,
     FedLEASE,
     FedProx,
     FedRC,
@@ -91,6 +92,8 @@ def cases(local: LocalTraining) -> dict[str, Algorithm[Any]]:
         "clove, at random": CLoVE(3, "random", square_roots=True, stop_after=2, local=local),
         "fesem": FeSEM(local=local),
         "fesem, trunk at random": FeSEM(2, "random", local=local, averaging=shared),
+        "fedgroup": FedGroup(2, per_cluster=2, first_steps=5, local=local),
+        "fedgroup, madc": FedGroup(2, first_steps=5, metric="madc", local=local, averaging=shared),
         "joint, restarts": Restarts(
             Joint(local=replace(local, steps=1)), 3, 2, keep="most-balanced"
         ),
@@ -196,7 +199,7 @@ def test_clusters_share_one_trunk_from_the_start_with_its_running_statistics(nam
 
 
 FINDERS = [
-    *("cfl-gp", "clove", "fl-hc", "flacc", "ifca-restarts", "joint", "lcfl", "oracle"),
+    *("cfl-gp", "clove", "fedgroup", "fl-hc", "flacc", "ifca-restarts", "joint", "lcfl", "oracle"),
     *("pacfl", "sattler"),
 ]
 

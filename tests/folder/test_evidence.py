@@ -20,6 +20,7 @@ from umbel.algorithms import (
     CLoVE,
     FedAvg,
     FedEM,
+    FedGroup,
     FedRC,
     FeSEM,
     Joint,
@@ -52,6 +53,7 @@ KEEPING: dict[str, tuple[Algorithm[Any], set[str]]] = {
     "clove": (CLoVE(2, local=LOCAL), {"losses"}),
     "fesem": (FeSEM(2, local=LOCAL), {"features"}),
     "joint": (Joint(2), {"scores"}),
+    "fedgroup": (FedGroup(2, local=LOCAL), {"similarity"}),
     "fedem": (FedEM(2, LOCAL), {"weights"}),
     "fedrc": (FedRC(2, LOCAL), {"weights"}),
 }

@@ -7,6 +7,7 @@ from umbel.algorithms.cfl_gp import CFLGP
 from umbel.algorithms.clove import CLoVE
 from umbel.algorithms.fedavg import FedAvg
 from umbel.algorithms.fedem import FedEM
+from umbel.algorithms.fedgroup import FedGroup
 from umbel.algorithms.fedlease import FedLEASE
 from umbel.algorithms.fedprox import FedProx
 from umbel.algorithms.fedrc import FedRC
@@ -39,6 +40,7 @@ __all__ = [
     "FeSEM",
     "FedAvg",
     "FedEM",
+    "FedGroup",
     "FedLEASE",
     "FedProx",
     "FedRC",
@@ -71,6 +73,7 @@ ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
     "sattler": Sattler,
     "fl-hc": FLHC,
     "pacfl": PACFL,
+    "fedgroup": FedGroup,
     "fedem": FedEM,
     "fedrc": FedRC,
     "pfedme": PFedMe,
