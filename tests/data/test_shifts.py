@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from umbel.checks import UsageError
 from umbel.data.shifts import (
+    Contrast,
     LabelGroups,
     LabelsAndTurns,
     MixedTurns,
@@ -137,6 +138,26 @@ def test_of_the_third_group_each_image_is_turned_by_the_first_angle_with_probabi
     assert group(0.3, 2).mean() == pytest.approx(0.3, abs=0.03)
     assert [group(kappa, 2).mean() for kappa in (0.0, 1.0)] == [0, 1]
     assert group(0.3, 2).tolist() == group(0.3, 2).tolist()
+
+
+def test_contrast_changes_pixels_and_leaves_labels_alone() -> None:
+    rng = np.random.default_rng(0)
+    image = np.array([[[[0.0, 0.5], [0.75, 1.0]]]], dtype=np.float32)
+    plain, negative, faint, both = Contrast(offsets=(0.0, 1.0, 0.25, 1.0)).make(10, rng)
+    for group, expected in (
+        (plain, [0.0, 0.5, 0.75, 1.0]),
+        (negative, [1.0, 0.5, 0.25, 0.0]),
+        (faint, [0.25, 0.4, 0.475, 0.55]),
+        (both, [1.0, 0.85, 0.775, 0.7]),
+    ):
+        x, y = group.transform(image, LABELS[:1], rng)
+        assert x.dtype == np.float32
+        assert x.ravel().tolist() == pytest.approx(expected)
+        assert y.tolist() == [0]
+    with pytest.raises(UsageError, match=r"offsets: \(0\.0,\) is not 4 numbers"):
+        Contrast(offsets=(0.0,))
+    with pytest.raises(UsageError, match="gains: .* is not a list with at least one factor"):
+        Contrast((), ())
 
 
 def test_the_groups_are_a_function_of_the_seed() -> None:

@@ -200,6 +200,25 @@ class MixedTurns(Shift):
         return np.where(chosen[:, None, None, None], first, second), y
 
 
+@dataclass(frozen=True)
+class Contrast(Shift):
+    """Each group's pixels x become gain x + offset: features differ, and labels do not.
+
+    With pixels of 0 to 1 the defaults are images as they are, negatives, and faint ones of both.
+    """
+
+    gains: tuple[float, ...] = (1.0, -1.0, 0.3, -0.3)  # factor of each group's pixels
+    offsets: tuple[float, ...] = (0.0, 1.0, 0.0, 1.0)  # what is then added to them
+
+    def __post_init__(self) -> None:
+        check(bool(self.gains), "gains", self.gains, "a list with at least one factor")
+        expected = f"{len(self.gains)} numbers, one for each of the gains"
+        check(len(self.offsets) == len(self.gains), "offsets", self.offsets, expected)
+
+    def make(self, num_classes: int, rng: np.random.Generator) -> Sequence[Group]:  # noqa: ARG002
+        return [_contrasted(*both) for both in zip(self.gains, self.offsets, strict=True)]
+
+
 SHIFTS: dict[str, type[Shift]] = {
     "rotate": Rotate,
     "swap-labels": SwapLabels,
@@ -207,6 +226,7 @@ SHIFTS: dict[str, type[Shift]] = {
     "label-groups": LabelGroups,
     "labels-and-turns": LabelsAndTurns,
     "mixed-turns": MixedTurns,
+    "contrast": Contrast,
 }
 
 
@@ -229,6 +249,11 @@ def rotated(angle: float) -> Group:
 def relabelled(table: NDArray[np.int64]) -> Group:
     """The group in which label y becomes table[y]."""
     return Group(lambda x, y, _: (x, table[y]))
+
+
+def _contrasted(gain: float, offset: float) -> Group:
+    """The group whose pixels x become gain x + offset."""
+    return Group(lambda x, y, _: ((gain * x + offset).astype(np.float32), y))
 
 
 def _swap(num_classes: int, first: int, second: int) -> NDArray[np.int64]:
