@@ -35,6 +35,7 @@ from umbel.run.personal import Personal
 from umbel.server import aggregation, ask
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context
+from umbel.server.averaging_rules import RULES
 
 VERBS = ROOT / "docs" / "reference" / "method.md"
 LINK = r"\]\((?!https?:)([^)#]+)"
@@ -166,7 +167,8 @@ def test_every_setting_is_documented() -> None:
         LocalTraining,
         Averaging,
         *(entry for entry in SCENARIOS.values() if isinstance(entry, type)),
-        *ALGORITHMS.values(),
+        *(entry for entry in ALGORITHMS.values() if isinstance(entry, type)),
+        *RULES.values(),
         *MODELS.values(),
         *SHIFTS.values(),
         *OPTIMIZERS.values(),

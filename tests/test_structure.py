@@ -22,6 +22,7 @@ MAY_BE_SEEN_BY_ALGORITHMS = (
     "umbel.server.clustering",
     "umbel.server.clusterers",
     "umbel.server.aggregation",
+    "umbel.server.averaging_rules",
     "umbel.server.cluster_test",
     "umbel.server.repeated_rows",
     "umbel.server.features",
@@ -210,6 +211,7 @@ def test_public_names_are_pinned() -> None:
         *("ClusterCount", "CosineRestarts", "count_clusters", "Results", "results"),
         *("Advice", "advise", "FixedClusters"),
         *("Averaging", "EngineSettings", "Experiment", "Faults", "FedAvg", "FedProx"),
+        *("FedAdagrad", "FedAdam", "FedAvgM", "FedYogi"),
         *(
             "Federation",
             "Gradient",

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from umbel.run.personal import Personal
     from umbel.run.records import Record
     from umbel.server.aggregation import Averaging
+    from umbel.server.averaging_rules import FedAdagrad, FedAdam, FedAvgM, FedYogi
     from umbel.server.cluster_count import ClusterCount, count_clusters
 
 __all__ = [
@@ -90,10 +91,14 @@ __all__ = [
     "EngineSettings",
     "Experiment",
     "Faults",
+    "FedAdagrad",
+    "FedAdam",
     "FedAvg",
+    "FedAvgM",
     "FedEM",
     "FedLEASE",
     "FedProx",
+    "FedYogi",
     "Federation",
     "FixedClusters",
     "Gradient",
@@ -150,6 +155,7 @@ __all__ = [
 _HOMES = {
     "umbel.advice": ("Advice", "advise"),
     "umbel.server.aggregation": ("Averaging",),
+    "umbel.server.averaging_rules": ("FedAdagrad", "FedAdam", "FedAvgM", "FedYogi"),
     "umbel.algorithms": (
         "CFLGP",
         "FLACC",

@@ -50,7 +50,7 @@ from umbel.client.work import (
 from umbel.client.work.local_training import check_no_pull, check_plain_steps
 from umbel.flow import Flow, Replies, Request, Rows
 from umbel.help.field_docs import explain_all
-from umbel.reduction import Reduction, Sums
+from umbel.reduction import Reduction, Sums, Updates
 from umbel.server.aggregation import Averaging, cluster_mean
 from umbel.server.ask import (
     BestGradients,
@@ -89,6 +89,7 @@ from umbel.server.ask import (
     train_summed,
     train_with_gradient,
 )
+from umbel.server.averaging_rules import AveragingRule
 from umbel.server.clusterers import (
     DBSCAN,
     HDBSCAN,
@@ -115,6 +116,7 @@ __all__ = [
     "Algorithm",
     "Assigned",
     "Averaging",
+    "AveragingRule",
     "Batch",
     "Batching",
     "BestGradients",
@@ -171,6 +173,7 @@ __all__ = [
     "TrainedWithGradient",
     "TrainedWithMemory",
     "Traits",
+    "Updates",
     "UsageError",
     "Work",
     "agglomerate",

@@ -1,9 +1,9 @@
-"""Sums of clients' rows by cluster, all at once or block by block."""
+"""Clients' rows by cluster, and their sums, all at once or block by block."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -32,6 +32,40 @@ class Sums:
         weights = torch.where(self.weights > 0, self.weights, 1).to(self.values.dtype)
         return (self.values / weights[:, None]).to(self.dtype)
 
+    def together(self) -> Sums:
+        """The sums over all clusters, as those of one cluster."""
+        return Sums(self.values.sum(0, keepdim=True), self.weights.sum(0, keepdim=True), self.dtype)
+
+
+@dataclass(frozen=True)
+class Updates:
+    """Rows (N, P) in K clusters as they are, for averages that need more than their sums."""
+
+    values: Tensor  #: (N, P) rows
+    labels: Tensor  #: (N,) int64, the cluster of each row
+    shares: Tensor  #: (N,) weight of each row
+    num_clusters: int  #: K
+
+    __repr__ = in_short
+
+    @property
+    def weights(self) -> Tensor:
+        """(K,) float64, sum of weights in each cluster."""
+        total = torch.zeros(self.num_clusters, dtype=torch.float64)
+        return total.index_add_(0, self.labels, self.shares.double())
+
+    def sums(self) -> Sums:
+        """The sums of these rows."""
+        return cluster_sums(self.values, self.labels, self.shares, self.num_clusters)
+
+    def means(self) -> Tensor:
+        """Weighted means (K, P); 0 for a cluster without clients."""
+        return self.sums().means()
+
+    def together(self) -> Updates:
+        """The same rows in one cluster."""
+        return replace(self, labels=torch.zeros_like(self.labels), num_clusters=1)
+
 
 @dataclass(frozen=True)
 class Reduction:
@@ -47,17 +81,22 @@ class Reduction:
     weights: str | None = "num_examples"  #: the column with a client's weight; None: all equal
     column: str = "update"  #: the column that is summed
     chosen: str = "chosen"  #: the column with a client's cluster
+    rows: bool = False  #: whether rows are needed as they are: no engine sums them
 
     __repr__ = in_short
 
     def of(self, clients: Tensor, columns: Mapping[str, Tensor]) -> tuple[Sums, dict[str, Tensor]]:
         """Return the sums and the other columns of these clients' replies."""
         others = {name: rows for name, rows in columns.items() if name != self.column}
+        return self.updates(clients, columns).sums(), others
+
+    def updates(self, clients: Tensor, columns: Mapping[str, Tensor]) -> Updates:
+        """Return the rows that are to be summed, with their clusters and weights."""
         labels = columns[self.chosen] if self.labels is None else self.labels[clients]
         # Without `labels`, the cluster is the client's own choice, a column of its reply.
         ones = torch.ones(len(clients), dtype=torch.float64)
         weights = ones if self.weights is None else columns[self.weights]
-        return cluster_sums(columns[self.column], labels, weights, self.num_clusters), others
+        return Updates(columns[self.column], labels, weights, self.num_clusters)
 
 
 def cluster_sums(rows: Tensor, labels: Tensor, weights: Tensor, num_clusters: int) -> Sums:

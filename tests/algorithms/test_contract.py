@@ -55,6 +55,7 @@ from umbel.folder.execution import execute
 from umbel.folder.run_folder import RunFolder
 from umbel.result.run import Run, load, read
 from umbel.server.aggregation import Averaging
+from umbel.server.averaging_rules import FedAdagrad, FedAdam, FedAvgM, FedYogi
 from umbel.server.clusterers import DBSCAN, HDBSCAN, Agglomerative
 from umbel.testing import CHECKS, ROUNDS, Check, blobs, mlp
 
@@ -68,10 +69,16 @@ def cases(local: LocalTraining) -> dict[str, Algorithm[Any]]:
         "local-only": LocalOnly(local),
         "fedavg": FedAvg(local),
         "fedprox": FedProx(local=local),
+        "fedadam": FedAvg(local, Averaging(rule=FedAdam())),
+        "fedavg, momentum at the server": FedAvg(local, Averaging(rule=FedAvgM())),
         "ifca": IFCA(num_clusters=2, local=local),
         "ifca, gradients": IFCA(num_clusters=2, local=local, send="gradient"),
         "ifca, restarts": Restarts(IFCA(num_clusters=2, local=local), restarts=2, trial_rounds=3),
         "ifca, shared trunk": IFCA(num_clusters=2, local=local, averaging=shared),
+        "ifca, shared trunk moved by yogi": IFCA(
+            num_clusters=2, local=local, averaging=replace(shared, rule=FedYogi())
+        ),
+        "flacc, adagrad": FLACC(local=local, n_sep=2, averaging=Averaging(rule=FedAdagrad())),
         "flacc": FLACC(local=local, n_sep=2),
         "ifca, mini-batch": IFCA(local=local, judge="mini-batch"),
         "flacc, gradients": FLACC(local=local, n_sep=2, similarity="gradient"),
@@ -106,6 +113,9 @@ def cases(local: LocalTraining) -> dict[str, Algorithm[Any]]:
         "random-clusters": RandomClusters(3, local=local),
         "sattler": Sattler(local, eps_1=2.0, eps_2=0.1, from_round=1, gamma_max=0.1),
         "sattler, gradients": Sattler(local, 2.0, 0.1, from_round=1, send="gradient"),
+        "sattler, momentum at the server": Sattler(
+            local, 2.0, 0.1, from_round=1, averaging=Averaging(rule=FedAvgM(momentum=0.5))
+        ),
         "fl-hc": FLHC(threshold=1.0, cluster_round=1, local=local),
         "fl-hc, ward": FLHC(2, None, 3, metric="l2", linkage="ward", local=local),
         "pacfl": PACFL(threshold=30.0, num_vectors=2, angle="sum", local=local),
@@ -153,7 +163,13 @@ def test_every_method_keeps_the_contract(name: str, check: Check) -> None:
 
 def test_every_registered_method_is_listed_here() -> None:
     listed = {type(algorithm) for algorithm in (*CASES.values(), *ADAPTED.values())}
-    assert listed == {*ALGORITHMS.values(), Restarts}
+    assert listed == {*map(class_of, ALGORITHMS), Restarts}
+
+
+def class_of(name: str) -> type[Algorithm[Any]]:
+    """The class of a registered method; some names stand for settings of one."""
+    entry = ALGORITHMS[name]
+    return entry if isinstance(entry, type) else type(entry)
 
 
 def make_run(algorithm: Algorithm[Any], **changes: Any) -> Run:
@@ -218,9 +234,9 @@ OTHERS = {
 def test_every_registered_method_finds_groups_or_has_a_reason_not_to() -> None:
     shipped = [read(find_experiment(f"{name}-digits")).algorithm for name in FINDERS]
     finders = {type(method_of(algorithm)) for algorithm in shipped}
-    others = {ALGORITHMS[name] for names in OTHERS.values() for name in names}
+    others = {class_of(name) for names in OTHERS.values() for name in names}
     assert not finders & others
-    assert finders | others == {*ALGORITHMS.values()}
+    assert finders | others == {*map(class_of, ALGORITHMS)}
 
 
 @pytest.mark.long

@@ -27,6 +27,8 @@ from umbel.algorithms.random_clusters import RandomClusters
 from umbel.algorithms.restarts import Restarts
 from umbel.algorithms.sattler import Sattler
 from umbel.algorithms.sharing import Sharing
+from umbel.server.aggregation import Averaging
+from umbel.server.averaging_rules import RULES, Mean
 
 __all__ = [
     "ALGORITHMS",
@@ -56,10 +58,15 @@ __all__ = [
     "Sharing",
 ]
 
-ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
+ALGORITHMS: dict[str, type[Algorithm[Any]] | Algorithm[Any]] = {
     "local-only": LocalOnly,
     "fedavg": FedAvg,
     "fedprox": FedProx,
+    **{
+        name: FedAvg(averaging=Averaging(rule=rule()))
+        for name, rule in RULES.items()
+        if rule is not Mean
+    },
     "ifca": IFCA,
     "flacc": FLACC,
     "cfl-gp": CFLGP,

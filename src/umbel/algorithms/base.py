@@ -18,6 +18,7 @@ from umbel.flow import Flow, Rows
 from umbel.seeds import Stream, seed_of
 from umbel.server.aggregation import Averaging, moved
 from umbel.server.ask import Context, Sample, losses, train_summed
+from umbel.server.averaging_rules import Moments
 from umbel.server.repeated_rows import copies
 from umbel.settings import Settings
 from umbel.summary import in_short
@@ -39,6 +40,8 @@ class State:
 
     models: Tensor  #: (K, P) float, one model per row
     labels: Tensor  #: (M,) int64, the cluster of each client
+    #: what `averaging.rule` remembers: tensors whose row k is of model k; (): nothing
+    moments: Moments = field(default=(), kw_only=True)
 
     __repr__ = in_short
 
@@ -347,7 +350,8 @@ def federate(state: S, ctx: Context, local: LocalTraining, averaging: Averaging)
     """Run one round of FedAvg within every cluster (McMahan et al. 2017, Algorithm 1).
 
     Each cluster's model moves by the mean of its clients' updates, weighted as `averaging` says:
-    theta_k <- theta_k + sum_i n_i update_i / sum_i n_i. An empty cohort changes nothing.
+    theta_k <- theta_k + sum_i n_i update_i / sum_i n_i, or by what `averaging.rule` makes of the
+    mean. An empty cohort changes nothing.
     """
     # All clients of the cohort may be waiting for a cluster, so that none is left to train.
     if not len(ctx.cohort):
@@ -357,8 +361,8 @@ def federate(state: S, ctx: Context, local: LocalTraining, averaging: Averaging)
     # Client n of the cohort gets row labels[cohort[n]] of the models: its cluster's.
     trained = yield from train_summed(Rows(models, labels[ctx.cohort]), ctx, local, reduction)
     # (K, P): the weighted mean of each cluster's updates, 0 for a cluster without an answer.
-    step = averaging.step_of(trained.sums, ctx.layout)
-    return replace(state, models=moved(models, step, asked))
+    step, moments = averaging.move(trained.sums, ctx.layout, state.moments)
+    return replace(state, models=moved(models, step, asked), moments=moments)
 
 
 def check_clustered(clustered: bool, sooner: str = "") -> None:

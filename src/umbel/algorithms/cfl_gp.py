@@ -173,12 +173,13 @@ class CFLGP(Algorithm[CFLGPState]):
         late = ctx.cohort[~_complete(state)[ctx.cohort]]
         if state.stopped and self._sent(state) and len(late):
             state = yield from self._place(state, ctx.asking(late, optional=True))
-        step = yield from self._model_update(state, ctx)
+        mean, answered = yield from self._model_update(state, ctx)
+        step, moments = self.averaging.advance(mean, answered, ctx.layout, state.moments)
         # Line 5: t mod P = 1, in round 1, 1 + period, ...; in every round if the period is 1.
         if not state.stopped and ctx.round % self.period == 1 % self.period:
             # Lines 6 to 10 speak of the models before this round's step.
             state = yield from self._cluster_update(state, ctx)
-        return replace(state, models=state.models + step)
+        return replace(state, models=state.models + step, moments=moments)
 
     def assign(self, state: CFLGPState, ctx: Context) -> Flow[Assigned]:
         if not self._sent(state) or not _complete(state).any():
@@ -207,8 +208,8 @@ class CFLGP(Algorithm[CFLGPState]):
     def measure(self, state: CFLGPState) -> Mapping[str, float]:
         return {"queries": state.queries, "last_change": state.last_change}
 
-    def _model_update(self, state: CFLGPState, ctx: Context) -> Flow[Tensor]:
-        """Lines 2 to 4 of Algorithm 1 or 4: the step of each model (K, P)."""
+    def _model_update(self, state: CFLGPState, ctx: Context) -> Flow[tuple[Tensor, Tensor]]:
+        """Lines 2 to 4 of Algorithm 1 or 4: each model's mean step (K, P), if it has any (K,)."""
         theta = Rows(state.models, state.labels[ctx.cohort])
         if self.send == "update":
             trained = yield from train(theta, ctx, self.local, self.digits)
@@ -216,18 +217,18 @@ class CFLGP(Algorithm[CFLGPState]):
         sent = yield from gradients(theta, ctx, self.gradient, self.digits)
         # Line 4: theta_k <- theta_k - gamma sum_c grad f(X_c, theta_k), over the clients c of
         # cluster k.
-        mean = self._mean(sent.gradient, sent.clients, sent.num_examples, state, ctx)
+        mean, answered = self._mean(sent.gradient, sent.clients, sent.num_examples, state, ctx)
         if self.reduction == "sum":
             # A mean times the number of its clients is the sum of line 4.
             mean = mean * torch.bincount(state.labels[sent.clients], minlength=len(mean))[:, None]
-        return -self.local.at_round(ctx.round).lr * mean
+        return -self.local.at_round(ctx.round).lr * mean, answered
 
     def _mean(
         self, moves: Tensor, clients: Tensor, count: Tensor, state: CFLGPState, ctx: Context
-    ) -> Tensor:
-        """Means (K, P) of these clients' rows, by cluster."""
-        labels = state.labels[clients]
-        return self.averaging.step(moves, labels, count, self.num_clusters, ctx.layout)
+    ) -> tuple[Tensor, Tensor]:
+        """Means (K, P) of these clients' rows, by cluster, and which clusters have any (K,)."""
+        sums = self.averaging.sums(moves, state.labels[clients], count, self.num_clusters)
+        return self.averaging.mean(sums, ctx.layout), sums.weights > 0
 
     def _cluster_update(self, state: CFLGPState, ctx: Context) -> Flow[CFLGPState]:
         """Lines 6 to 10: one model is sent to all, and the running means are clustered again."""

@@ -133,10 +133,10 @@ class FedLEASE(Algorithm[FedLEASEState]):
         placed = ctx.cohort[state.examples[ctx.cohort] > 0]
         if not len(placed):
             return state
-        experts = Experts(state.models, state.routers)
+        experts = Experts(state.models, state.routers, state.moments)
         asked = replace(ctx, cohort=placed)
         after = yield from train_experts(experts, state.labels, asked, self.local, self.averaging)
-        return replace(state, models=after.models, routers=after.routers)
+        return replace(state, models=after.models, routers=after.routers, moments=after.moments)
 
     def serve(self, state: FedLEASEState, ctx: Context) -> Flow[Served]:
         """The model of the client's cluster, which mixes the cluster's expert with all others."""
@@ -186,7 +186,9 @@ class FedLEASE(Algorithm[FedLEASEState]):
         count = len(sizes)
         weights = within_shares(state.examples[clients], labels, ctx.max_share)
         # Expert k: the mean of its clients' models, theta_0 + mean (theta_i - theta_0).
-        step = self.averaging.step(models - state.start, labels, weights, count, ctx.layout)
+        sums = self.averaging.sums(models - state.start, labels, weights, count)
+        # A mean of first models, which a server's optimiser must not change.
+        step = self.averaging.mean(sums, ctx.layout)
         experts = Experts.new(state.start + step, ctx.layout, ctx.clustering_seed)
         largest, shown = sizes.argmax().expand(ctx.num_clients), ctx.sample(len(clients))
         return replace(

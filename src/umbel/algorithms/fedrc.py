@@ -50,7 +50,9 @@ class FedRC(Mixing[FedRCState]):
         assert trained.label_shares is not None
         sums = trained.label_shares.double() * trained.num_examples[:, None, None]
         by_label = by_label.index_copy(0, trained.clients, sums)
-        return FedRCState(after.models, after.labels, after.weights, by_label)
+        return FedRCState(
+            after.models, after.labels, after.weights, by_label, moments=after.moments
+        )
 
     def label_shares(self, state: FedRCState, ctx: Context) -> Tensor:
         """c (K, C), whose rows sum to 1; at first all are equal, which changes nothing."""

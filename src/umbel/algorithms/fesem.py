@@ -89,13 +89,13 @@ class FeSEM(Algorithm[FeSEMState]):
         nearest = apart.argmin(1)
         # Omega_k moves by the mean of w_i - Omega_k over the clients that are now in cluster k.
         moves = trained.update + (state.models[before] - state.models[nearest])
-        step = self.averaging.step(
-            moves, nearest, trained.num_examples, self.num_clusters, ctx.layout
-        )
+        sums = self.averaging.sums(moves, nearest, trained.num_examples, self.num_clusters)
+        step, moments = self.averaging.move(sums, ctx.layout, state.moments)
         return FeSEMState(
             models=state.models + step,
             labels=labels.index_copy(0, trained.clients, nearest),
             apart=state.apart.index_copy(0, trained.clients, apart),
+            moments=moments,
         )
 
     def serve(self, state: FeSEMState, ctx: Context) -> Flow[Served]:

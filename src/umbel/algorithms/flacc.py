@@ -143,8 +143,9 @@ class FLACC(Algorithm[FLACCState]):
             state = _forget(state, ctx.round - self.memory)
         # Line 20: theta <- theta + sum_i n_i update_i / sum_i n_i, one global model.
         everyone = torch.zeros_like(trained.clients)
-        step = self.averaging.step(trained.update, everyone, trained.num_examples, 1, ctx.layout)
-        return replace(state, models=state.models + step)
+        sums = self.averaging.sums(trained.update, everyone, trained.num_examples, 1)
+        step, moments = self.averaging.move(sums, ctx.layout, state.moments)
+        return replace(state, models=state.models + step, moments=moments)
 
     def serve(self, state: FLACCState, ctx: Context) -> Flow[Served]:
         yield from ()  # asks nothing
@@ -292,6 +293,7 @@ def _separate(state: FLACCState) -> FLACCState:
     return replace(
         state,
         models=model_of_each(state.models, len(names)),
+        moments=tuple(model_of_each(each, len(names)) for each in state.moments),
         labels=labels,
         pairs=nothing.view(0, 2),
         similarity=nothing.double(),

@@ -139,6 +139,7 @@ class FLHC(Algorithm[FLHCState]):
         shown = ctx.sample(len(rows))
         return FLHCState(
             models=model_of_each(state.models, len(sizes)),
+            moments=tuple(model_of_each(each, len(sizes)) for each in state.moments),
             labels=largest.index_copy(0, trained.clients, clusters),
             placed=placed,
             joint=state.models,

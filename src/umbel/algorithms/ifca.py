@@ -25,6 +25,7 @@ from umbel.server.ask import (
     losses,
     train_best_summed,
 )
+from umbel.server.averaging_rules import AveragingRule
 from umbel.server.repeated_rows import opinions
 
 
@@ -57,6 +58,10 @@ class IFCA(Algorithm[IFCAState]):
     def __post_init__(self) -> None:
         check_plain_steps(self.local, self.send)
         check(self.num_clusters >= 1, "num_clusters", self.num_clusters, "1 or more")
+        rule = self.averaging.rule
+        summed = self.send == "update" or type(rule).mean is AveragingRule.mean
+        expected = 'a rule of sums: with send "gradient" the server takes the sum of gradients'
+        check(summed, "averaging.rule", type(rule).__name__, expected)
 
     def check(self, known: Known) -> None:
         super().check(known)
@@ -78,13 +83,15 @@ class IFCA(Algorithm[IFCAState]):
 
     def round(self, state: IFCAState, ctx: Context) -> Flow[IFCAState]:
         # Each client chooses j = argmin_k F_i(theta_k), and improves theta_j.
-        step, answer = yield from self._improve(state.models, ctx)
+        mean, answered, answer = yield from self._improve(state.models, ctx)
+        step, moments = self.averaging.advance(mean, answered, ctx.layout, state.moments)
         choices = state.choices.index_copy(0, answer.clients, answer.chosen)
         return IFCAState(
             models=state.models + step,
             labels=choices.clamp(min=0),
             choices=choices,
             losses=state.losses.index_copy(0, answer.clients, answer.losses.double()),
+            moments=moments,
         )
 
     def serve(self, state: IFCAState, ctx: Context) -> Flow[Served]:
@@ -112,14 +119,15 @@ class IFCA(Algorithm[IFCAState]):
 
     def _improve(
         self, models: Tensor, ctx: Context
-    ) -> Flow[tuple[Tensor, SummedBest | BestGradients]]:
-        """The step (K, P) of the models, and the clients' answers."""
+    ) -> Flow[tuple[Tensor, Tensor, SummedBest | BestGradients]]:
+        """The mean step (K, P) of the models, which were chosen (K,), and the clients' answers."""
         if self.send == "gradient":
             answer = yield from best_gradients(models, ctx, self.gradient, self.judge)
-            return self._gradient_step(answer, ctx), answer
+            chosen = torch.bincount(answer.chosen, minlength=self.num_clusters) > 0
+            return self._gradient_step(answer, ctx), chosen, answer
         reduction = self.averaging.reduction(self.num_clusters)
         trained = yield from train_best_summed(models, ctx, self.local, reduction, self.judge)
-        return self.averaging.step_of(trained.sums, ctx.layout), trained
+        return self.averaging.mean(trained.sums, ctx.layout), trained.sums.weights > 0, trained
 
     def _gradient_step(self, answer: BestGradients, ctx: Context) -> Tensor:
         """Return the step (K, P) of option I: theta_k <- theta_k - (gamma / M) sum_i g_i.

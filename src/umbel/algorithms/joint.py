@@ -119,9 +119,10 @@ class Joint(Algorithm[JointState]):
         if not len(trained.clients):  # nobody answered, which a quorum of 0 allows
             return state
         # Line 15, eq. 7: w_k is the mean of its clients' models, so it moves by the mean update.
-        step = self.averaging.step(
-            trained.update, trained.chosen, trained.num_examples, self.num_clusters, ctx.layout
+        sums = self.averaging.sums(
+            trained.update, trained.chosen, trained.num_examples, self.num_clusters
         )
+        step, moments = self.averaging.move(sums, ctx.layout, state.moments)
         labels = state.labels.index_copy(0, trained.clients, trained.chosen)
         members = torch.bincount(trained.chosen, minlength=self.num_clusters)
         # Counted in answers, not rounds: cohorts may have any size.
@@ -135,6 +136,7 @@ class Joint(Algorithm[JointState]):
             scores=state.scores.index_copy(0, trained.clients, trained.scores.double()),
             idle=idle,
             pinned=state.pinned,
+            moments=moments,
         )
 
     def assign(self, state: JointState, ctx: Context) -> Flow[Assigned]:

@@ -251,7 +251,9 @@ class LCFL(Algorithm[LCFLState]):
         # A local warm-up is averaged in each cluster, and a federated one over all clients.
         labels = clusters if apart else torch.zeros_like(warm.clients)
         weights = within_shares(warm.num_examples, labels, ctx.max_share)
-        mean = self.averaging.step(warm.model, labels, weights, count if apart else 1, ctx.layout)
+        sums = self.averaging.sums(warm.model, labels, weights, count if apart else 1)
+        # A mean of first models, which a server's optimiser must not change.
+        mean = self.averaging.mean(sums, ctx.layout)
         return mean if apart else model_of_each(mean, count)
 
     def _assign_late(self, state: LCFLState, ctx: Context) -> Flow[LCFLState]:

@@ -16,6 +16,7 @@ from umbel.client.work.local_training import check_no_pull
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Sample, TrainedMixture, mixture_weights, train_mixture
+from umbel.server.averaging_rules import Moments
 from umbel.server.repeated_rows import opinions
 
 
@@ -84,18 +85,20 @@ class Mixing(Algorithm[S]):
         # At the client: E-step, M-step of pi, and K trained components; `memory` (N, K) is pi.
         trained = yield from train_mixture(state.models, memory, ctx, self.local, labels)
         weights = state.weights.index_copy(0, trained.clients, trained.memory)
-        models = state.models + self._step(trained, ctx)
-        return MixtureState(models, weights.argmax(1), weights), trained
+        step, moments = self._step(trained, state, ctx)
+        models, labels = state.models + step, weights.argmax(1)
+        return MixtureState(models, labels, weights, moments=moments), trained
 
-    def _step(self, trained: TrainedMixture, ctx: Context) -> Tensor:
-        """The mean update of each component: (N, K, P) -> (K, P)."""
+    def _step(self, trained: TrainedMixture, state: S, ctx: Context) -> tuple[Tensor, Moments]:
+        """The mean update of each component: (N, K, P) -> (K, P), and the moments of its rule."""
         count = self.num_clusters
         component = torch.arange(count).repeat(len(trained.clients))
         examples = trained.num_examples.repeat_interleave(count)
         # Row n K + k is client n's update of component k: theta_k moves by sum_i n_i update_ik /
         # sum_i n_i.
         rows = trained.update.flatten(0, 1)
-        return self.averaging.step(rows, component, examples, count, ctx.layout)
+        sums = self.averaging.sums(rows, component, examples, count)
+        return self.averaging.move(sums, ctx.layout, state.moments)
 
 
 def _equal(models: Tensor) -> Tensor:

@@ -62,8 +62,8 @@ class PerFedAvg(Algorithm[State]):
         reduction = self.averaging.reduction(1, state.labels)
         theta = Rows(state.models, state.labels[ctx.cohort])
         trained = yield from train_summed(theta, ctx, self._work, reduction)
-        step = self.averaging.step_of(trained.sums, ctx.layout)
-        return replace(state, models=state.models + step)
+        step, moments = self.averaging.move(trained.sums, ctx.layout, state.moments)
+        return replace(state, models=state.models + step, moments=moments)
 
     def serve(self, state: State, ctx: Context) -> Flow[Served]:
         """The global model, adapted by each client to its own training examples."""

@@ -74,13 +74,15 @@ class PFedMe(Algorithm[PFedMeState]):
         trained = yield from train_personal(received, ctx, self._work)
         together = torch.zeros_like(trained.clients)
         # w <- (1 - beta) w + beta mean_i w_i = w + beta mean_i (w_i - w)
-        step = self.averaging.step(trained.update, together, trained.num_examples, 1, ctx.layout)
+        sums = self.averaging.sums(trained.update, together, trained.num_examples, 1)
+        step, moments = self.averaging.move(sums, ctx.layout, state.moments)
         # Extrapolating beyond the mean of running variances can give negative variances.
         pace = torch.full_like(step, min(self.beta, 1.0))
         pace[:, : ctx.layout.num_weights] = self.beta
         return replace(
             state,
             models=state.models + pace * step,
+            moments=moments,
             personal=state.personal.index_copy(0, trained.clients, trained.memory),
             has_personal=state.has_personal.index_fill(0, trained.clients, True),
         )

@@ -126,15 +126,16 @@ class Sattler(Algorithm[SattlerState]):
             # The engine has bounded each client's share among all who answered.
             counts = within_shares(counts, state.labels[clients], ctx.max_share)
         labels = state.labels[clients]
-        step = self.averaging.step(rows, labels, counts, len(state.models), ctx.layout)
+        sums = self.averaging.sums(rows, labels, counts, len(state.models))
+        mean = self.averaging.mean(sums, ctx.layout)
+        answered, before = sums.weights > 0, state.moments
+        step, moments = self.averaging.advance(scale * mean, answered, ctx.layout, before)
         # Convergence is tested by the cluster's own mean, also for parameters shared with others.
-        mean = step
         if self.averaging.shared:
-            alone = replace(self.averaging, shared=())
-            mean = alone.step(rows, labels, counts, len(state.models), ctx.layout)
+            mean = replace(self.averaging, shared=()).mean(sums, ctx.layout)
         # Buffers such as running statistics carry no information about a client's direction.
         rows, mean = rows[:, : ctx.layout.num_weights], mean[:, : ctx.layout.num_weights]
-        state = replace(state, models=state.models + scale * step)
+        state = replace(state, models=state.models + step, moments=moments)
         state = _note_norms(state, labels, rows, mean)
         if ctx.round < self.from_round:
             return state
@@ -234,6 +235,7 @@ def _after(state: SattlerState, cuts: Sequence[_Cut]) -> SattlerState:
     state = replace(
         state,
         models=torch.cat([state.models, state.models[parents]]),
+        moments=tuple(torch.cat([each, each[parents]]) for each in state.moments),
         headings=torch.cat([state.headings, torch.stack([cut.leaving for cut in cuts])]),
         parent=torch.cat([state.parent, parents]),
         stayed=torch.cat([state.stayed, torch.stack([cut.staying for cut in cuts])]),

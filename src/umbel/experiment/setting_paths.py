@@ -21,6 +21,7 @@ from umbel.experiment.experiment import ExperimentSettings
 from umbel.help.synonyms import same
 from umbel.networks import MODELS, Model
 from umbel.run.wrappers import WRAPPERS
+from umbel.server.averaging_rules import RULES, AveragingRule
 from umbel.server.clusterers import CLUSTERERS, Clusterer
 from umbel.settings import Settings, bare, declared, members_of
 
@@ -33,6 +34,7 @@ REGISTRIES: Mapping[type, Mapping[str, Any]] = {
     Schedule: SCHEDULES,
     Clusterer: CLUSTERERS,
     Work: WORKS,
+    AveragingRule: RULES,
 }
 """For each kind of table, the classes that its `name` can stand for."""
 

@@ -116,7 +116,8 @@ def _members(state: State, prefix: str = "") -> Iterator[tuple[str, Any]]:
         value = getattr(state, f.name)
         if holds_tensors(value):
             yield from ((f"{prefix}{f.name}.{n}", tensor) for n, tensor in enumerate(value))
-        elif f.name != place:
+        # An optional field that holds nothing is left out, as in files of methods without it.
+        elif f.name != place and not f.default == () == value:
             yield prefix + f.name, value
     for number, other in enumerate(others):
         yield from _members(other, f"{prefix}{place}.{number}.")

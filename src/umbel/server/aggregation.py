@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from umbel.checks import check
 from umbel.client.layout import Layout
-from umbel.reduction import MANY, Reduction, Sums, cluster_sums
+from umbel.reduction import MANY, Reduction, Sums, Updates, cluster_sums
+from umbel.server.averaging_rules import AveragingRule, Mean, Moments
 from umbel.settings import Settings
 
 
@@ -29,7 +31,7 @@ def cluster_mean(rows: Tensor, labels: Tensor, weights: Tensor, num_clusters: in
 
 @dataclass(frozen=True)
 class Averaging(Settings):
-    """Weights and shared parameters of averages of updates: an option of most methods.
+    """Weights, shared parameters and rule of averages of updates: an option of most methods.
 
     >>> umbel.FedAvg(averaging=umbel.Averaging("equal", shared=("trunk.*",))).averaging.weights
     'equal'
@@ -39,6 +41,8 @@ class Averaging(Settings):
     weights: Literal["examples", "equal"] = "examples"
     #: patterns of the names of parameters that are averaged over all clients
     shared: tuple[str, ...] = ()
+    #: how averages become steps: by their mean, or by an optimiser of the server
+    rule: AveragingRule = field(default_factory=Mean)
 
     def step(
         self,
@@ -54,15 +58,26 @@ class Averaging(Settings):
         number of examples, or 1.
 
         The model of a cluster without clients does not change, except for shared parameters (Ghosh
-        et al. 2020, weight sharing), which take the same step in all clusters.
+        et al. 2020, weight sharing), which take the same step in all clusters. A rule that has
+        moments is refused: see `move`.
+        """
+        return self.step_of(self.sums(update, labels, num_examples, num_clusters), layout)
+
+    def sums(
+        self, update: Tensor, labels: Tensor, num_examples: Tensor, num_clusters: int
+    ) -> Sums | Updates:
+        """Sum updates (N, P) by their labels (N,); if the rule needs rows, leave them as they are.
+
+        They are weighted by the number of examples (N,), or equally, as `weights` says.
         """
         weights = num_examples if self.weights == "examples" else torch.ones_like(num_examples)
-        return self.step_of(cluster_sums(update, labels, weights, num_clusters), layout)
+        updates = Updates(update, labels, weights, num_clusters)
+        return updates if self.rule.needs_rows else updates.sums()
 
     def reduction(self, num_clusters: int, labels: Tensor | None = None) -> Reduction:
         """Return the reduction for `step_of`; labels (M,) of clients, or None if they choose."""
         weights = "num_examples" if self.weights == "examples" else None
-        return Reduction(num_clusters, labels, weights)
+        return Reduction(num_clusters, labels, weights, rows=self.rule.needs_rows)
 
     def reduction_among(
         self, cohort: Tensor, labels: Tensor, num_clusters: int
@@ -75,7 +90,8 @@ class Averaging(Settings):
         asked = torch.unique(labels[cohort])
         # At least MANY + 1 rows: with fewer, a matrix product would add in another order.
         rows = max(len(asked), MANY + 1)
-        if self.shared or rows >= num_clusters:
+        # Moments have a row for each cluster.
+        if self.shared or self.rule != Mean() or rows >= num_clusters:
             return self.reduction(num_clusters, labels), None
         # places (K,): the row of each asked cluster among these; other clusters have no client
         # here.
@@ -83,16 +99,56 @@ class Averaging(Settings):
         places[asked] = torch.arange(len(asked))
         return self.reduction(rows, places[labels]), asked
 
-    def step_of(self, sums: Sums, layout: Layout) -> Tensor:
-        """Return the step (K, P) from sums of updates."""
-        means = sums.means()
+    def step_of(self, sums: Sums | Updates, layout: Layout) -> Tensor:
+        """Return the step (K, P) from sums of updates. A rule that has moments is refused."""
+        step, moments = self.move(sums, layout)
+        expected = "one without moments: this method averages by `step`, and not by `move`"
+        check(not moments, "averaging.rule", type(self.rule).__name__, expected)
+        return step
+
+    def mean(self, sums: Sums | Updates, layout: Layout) -> Tensor:
+        """Return the mean update (K, P) of each cluster by the rule, before any optimiser."""
+        means = self.rule.mean(sums)
         if not self.shared:
             return means
         # Shared parameters: one mean over the clients of all clusters, in every row.
-        everyone = Sums(
-            sums.values.sum(0, keepdim=True), sums.weights.sum(0, keepdim=True), sums.dtype
-        )
-        return torch.where(layout.mask(self.shared), everyone.means(), means)
+        return torch.where(layout.mask(self.shared), self.rule.mean(sums.together()), means)
+
+    # What a server's optimiser remembers of a model is a row of the state beside the model's row.
+    # A wrapper around rounds would have to guess the mean from models before and after, which
+    # rounding forbids, and which row was copied where; a method that copies rows knows it. A method
+    # that drops the moments, by `step`, is refused instead of ignoring the rule.
+    def move(
+        self, sums: Sums | Updates, layout: Layout, moments: Moments = ()
+    ) -> tuple[Tensor, Moments]:
+        """Return the step (K, P) from sums of updates, and the moments for the next state.
+
+        `moments` are those of the state. If they are not of K clusters, since clusters were found
+        or divided without them, all start anew.
+        """
+        return self.advance(self.mean(sums, layout), sums.weights > 0, layout, moments)
+
+    def advance(
+        self, mean: Tensor, answered: Tensor, layout: Layout, moments: Moments = ()
+    ) -> tuple[Tensor, Moments]:
+        """Do as `move` with means (K, P), and with which clusters have an answer (K,)."""
+        if type(self.rule).step is AveragingRule.step:
+            return mean, ()
+        # Statistics of normalisation layers, the values after the weights, must not overshoot:
+        # extrapolated variances can be negative. Half precision has no room for squares.
+        weights = mean[:, : layout.num_weights]
+        weights = weights.to(torch.promote_types(mean.dtype, torch.float32))
+        if not moments or len(moments[0]) != len(mean):
+            moments = self.rule.start(weights)
+        step, after = self.rule.step(weights, moments)
+        # Without an answer, a cluster keeps model and moments; shared parameters need any answer.
+        alive = answered[:, None] & torch.ones_like(weights, dtype=torch.bool)
+        if self.shared:
+            alive |= layout.mask(self.shared)[: layout.num_weights] & answered.any()
+        moved = mean.clone()
+        moved[:, : layout.num_weights] = step.where(alive, 0).to(mean.dtype)
+        kept = [now.where(alive, then) for now, then in zip(after, moments, strict=True)]
+        return moved, tuple(kept)
 
 
 def moved(models: Tensor, step: Tensor, clusters: Tensor | None) -> Tensor:

@@ -135,9 +135,10 @@ class Context:
         request = Request(
             work, self.cohort, seeds, shared or {}, each, self.optional, reduction, use=self.use
         )
-        if reduction is not None:
-            self._check_reduction(reduction, request)
-        return request
+        if reduction is None:
+            return request
+        self._check_reduction(reduction, request)
+        return replace(request, reduction=None) if reduction.rows else request
 
     def _check_reduction(self, reduction: Reduction, request: Request) -> None:
         """Raise `UsageError` unless the reduction has a cluster for each client asked."""

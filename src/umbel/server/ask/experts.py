@@ -14,6 +14,7 @@ from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask.context import Context, check_work
 from umbel.server.ask.training import summed
+from umbel.server.averaging_rules import Moments
 from umbel.summary import in_short
 
 
@@ -27,6 +28,7 @@ class Experts:
 
     models: Tensor  #: (K, P) the model of each expert
     routers: Tensor  #: (K, R) the routers of each expert: one for every adapter
+    moments: Moments = ()  #: of the models' `averaging.rule`; routers move by their mean
 
     __repr__ = in_short
 
@@ -72,5 +74,5 @@ def train_experts(
     sums, _ = summed(reduction, replies)
     # Sums of the models' updates (K, P) and of the routers' (K, R).
     moved, turned = (replace(sums, values=values) for values in routing.parted(sums.values))
-    step = averaging.step_of(moved, ctx.layout)
-    return Experts(experts.models + step, experts.routers + turned.means())
+    step, moments = averaging.move(moved, ctx.layout, experts.moments)
+    return Experts(experts.models + step, experts.routers + averaging.rule.mean(turned), moments)

@@ -17,7 +17,7 @@ from umbel.client.work import (
     Work,
 )
 from umbel.flow import Flow, Replies, Rows
-from umbel.reduction import Reduction, Sums
+from umbel.reduction import Reduction, Sums, Updates
 from umbel.server.ask.context import Context, check_work
 from umbel.summary import in_short
 
@@ -56,7 +56,7 @@ class Summed:
     """Results of local training as sums over clusters."""
 
     clients: Tensor  #: (N,) the clients that answered
-    sums: Sums  #: sums of the updates in each cluster
+    sums: Sums | Updates  #: sums of the updates in each cluster, or rows if a rule needs them
 
     __repr__ = in_short
 
@@ -109,13 +109,15 @@ def train_personal(theta: Rows, ctx: Context, work: MoreauTraining) -> Flow[Trai
     return TrainedWithMemory(replies.clients, **replies.columns)
 
 
-def summed(reduction: Reduction, replies: Replies) -> tuple[Sums, Mapping[str, Tensor]]:
+def summed(reduction: Reduction, replies: Replies) -> tuple[Sums | Updates, Mapping[str, Tensor]]:
     """Return the sums and the other columns of replies.
 
     An engine that can't sum while clients work returns rows, which are summed here.
     """
     if replies.sums is not None:
         return replies.sums, replies.columns
+    if reduction.rows:
+        return reduction.updates(replies.clients, replies.columns), replies.columns
     return reduction.of(replies.clients, replies.columns)
 
 
