@@ -365,6 +365,20 @@ def federate(state: S, ctx: Context, local: LocalTraining, averaging: Averaging)
     return replace(state, models=moved(models, step, asked), moments=moments)
 
 
+def with_lowest_loss(
+    state: State, ctx: Context, unknown: Tensor, judge: MeanLoss | None = None
+) -> Flow[Tensor]:
+    """Find the labels (M,) by which clients of the cohort without a cluster are in one, too.
+
+    Those whose cluster is `unknown` (M,) get the cluster whose model has the lowest loss.
+    """
+    new = ctx.cohort[unknown[ctx.cohort]]
+    if not len(new):
+        return state.labels
+    fit = yield from losses(state.models, ctx.asking(new, optional=True), judge)
+    return state.labels.index_copy(0, fit.clients, fit.losses.argmin(1))
+
+
 def check_clustered(clustered: bool, sooner: str = "") -> None:
     """Raise `UsageError` if newcomers are to join clusters that a run has not found yet."""
     if not clustered:

@@ -20,6 +20,7 @@ from umbel.algorithms.base import (
     Traits,
     check_num_clusters,
     federate,
+    with_lowest_loss,
 )
 from umbel.checks import check
 from umbel.client.work import LocalTraining, MeanLoss, Work
@@ -105,11 +106,9 @@ class CLoVE(Algorithm[CLoVEState]):
 
     def serve(self, state: CLoVEState, ctx: Context) -> Flow[Served]:
         """The model of the client's cluster; if it has none, the one with the lowest loss."""
-        labels, new = state.labels, ctx.cohort[self._unseen(state)[ctx.cohort]]
-        if len(new):
-            fit = yield from losses(state.models, ctx.asking(new, optional=True), self._judge)
-            labels = labels.index_copy(0, fit.clients, fit.losses.argmin(1))
-        return Served(Rows(state.models, labels[ctx.cohort]), labels[ctx.cohort])
+        found = yield from with_lowest_loss(state, ctx, self._unseen(state), self._judge)
+        labels = found[ctx.cohort]
+        return Served(Rows(state.models, labels), labels)
 
     def fit(self, state: CLoVEState) -> Tensor:
         """(M,) the training loss of each client with the model of its cluster."""

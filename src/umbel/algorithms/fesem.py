@@ -19,6 +19,7 @@ from umbel.algorithms.base import (
     State,
     Traits,
     check_num_clusters,
+    with_lowest_loss,
 )
 from umbel.checks import check
 from umbel.client.work import LocalTraining, MeanLoss, Work
@@ -125,8 +126,5 @@ class FeSEM(Algorithm[FeSEMState]):
 
     def _first_found(self, state: FeSEMState, ctx: Context) -> Flow[Tensor]:
         """The labels (M,), with a first cluster for clients of the cohort that have none."""
-        new = ctx.cohort[state.apart[ctx.cohort, 0].isnan()]
-        if self.first == "random" or not len(new):
-            return state.labels
-        fit = yield from losses(state.models, ctx.asking(new, optional=True))
-        return state.labels.index_copy(0, fit.clients, fit.losses.argmin(1))
+        unknown = state.apart[:, 0].isnan() & (self.first == "loss")
+        return (yield from with_lowest_loss(state, ctx, unknown))
