@@ -211,7 +211,7 @@ def test_public_names_are_pinned() -> None:
         *("ClusterCount", "CosineRestarts", "count_clusters", "Results", "results"),
         *("Advice", "advise", "FixedClusters"),
         *("Averaging", "EngineSettings", "Experiment", "Faults", "FedAvg", "FedProx"),
-        *("FedAdagrad", "FedAdam", "FedAvgM", "FedYogi"),
+        *("FedAdagrad", "FedAdam", "FedAvgM", "FedYogi", "TrimmedMean"),
         *(
             "Federation",
             "Gradient",

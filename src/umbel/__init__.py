@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from umbel.run.personal import Personal
     from umbel.run.records import Record
     from umbel.server.aggregation import Averaging
-    from umbel.server.averaging_rules import FedAdagrad, FedAdam, FedAvgM, FedYogi
+    from umbel.server.averaging_rules import FedAdagrad, FedAdam, FedAvgM, FedYogi, TrimmedMean
     from umbel.server.cluster_count import ClusterCount, count_clusters
 
 __all__ = [
@@ -131,6 +131,7 @@ __all__ = [
     "Sharing",
     "Sources",
     "State",
+    "TrimmedMean",
     "UsageError",
     "Vectorised",
     "__version__",
@@ -155,7 +156,7 @@ __all__ = [
 _HOMES = {
     "umbel.advice": ("Advice", "advise"),
     "umbel.server.aggregation": ("Averaging",),
-    "umbel.server.averaging_rules": ("FedAdagrad", "FedAdam", "FedAvgM", "FedYogi"),
+    "umbel.server.averaging_rules": ("FedAdagrad", "FedAdam", "FedAvgM", "FedYogi", "TrimmedMean"),
     "umbel.algorithms": (
         "CFLGP",
         "FLACC",

@@ -28,6 +28,7 @@ from umbel.server.averaging_rules import (
     FedAvgM,
     FedYogi,
     Mean,
+    TrimmedMean,
 )
 from umbel.testing.runs import last_state, run_of
 
@@ -176,6 +177,17 @@ def test_both_halves_of_a_split_continue_with_its_moments() -> None:
     after = answered(flow, [0, 1], update=[[2.0, 0.5], [-2.0, 0.5]], num_examples=[1, 1])
     assert after.labels.tolist() == [0, 1] or after.labels.tolist() == [1, 0]
     assert after.moments[0].tolist() == [[0.0, 0.5], [0.0, 0.5]]
+
+
+@pytest.mark.parametrize(("trim", "mean"), [(0.1, 21.5), (0.2, 2.5), (0.4, 2.0)])
+def test_a_trimmed_mean_leaves_out_the_ends_of_each_value(trim: float, mean: float) -> None:
+    # .1 of five clients is none: 215 / 10. By .2 the values 1, 2, 3 are left, of clients with 1, 1
+    # and 4 examples: (1 + 2 + 12) / 6. By .4 one value is left.
+    rows = torch.tensor([[100.0], [0.0], [1.0], [3.0], [2.0], [7.0]])
+    labels, examples = torch.tensor([0, 0, 0, 0, 0, 1]), torch.tensor([2, 2, 1, 4, 1, 1])
+    averaging = Averaging(rule=TrimmedMean(trim=trim))
+    step = averaging.step(rows, labels, examples, 3, layout(1))
+    torch.testing.assert_close(step, torch.tensor([[mean], [7.0], [0.0]]))
 
 
 @dataclass(frozen=True)

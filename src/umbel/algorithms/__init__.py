@@ -28,7 +28,7 @@ from umbel.algorithms.restarts import Restarts
 from umbel.algorithms.sattler import Sattler
 from umbel.algorithms.sharing import Sharing
 from umbel.server.aggregation import Averaging
-from umbel.server.averaging_rules import RULES, Mean
+from umbel.server.averaging_rules import RULES, AveragingRule
 
 __all__ = [
     "ALGORITHMS",
@@ -65,7 +65,7 @@ ALGORITHMS: dict[str, type[Algorithm[Any]] | Algorithm[Any]] = {
     **{
         name: FedAvg(averaging=Averaging(rule=rule()))
         for name, rule in RULES.items()
-        if rule is not Mean
+        if rule.step is not AveragingRule.step
     },
     "ifca": IFCA,
     "flacc": FLACC,

@@ -50,6 +50,33 @@ class Mean(AveragingRule):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TrimmedMean(AveragingRule):
+    """The mean of each value without the lowest and the highest ones: a few clients can't move it.
+
+    See Yin et al., Byzantine-robust distributed learning, ICML 2018. Of N values, `trim` N rounded
+    down are left out at each end; the others are averaged with the weights of their clients.
+    """
+
+    needs_rows: ClassVar[bool] = True
+
+    trim: float = 0.1  #: beta, the share left out at each end, in [0, 0.5)
+
+    def __post_init__(self) -> None:
+        check(0 <= self.trim < 0.5, "trim", self.trim, "in [0, 0.5)")
+
+    def mean(self, updates: Sums | Updates) -> Tensor:
+        assert isinstance(updates, Updates)
+        found = updates.values.new_zeros(updates.num_clusters, updates.values.shape[1])
+        for k in set(updates.labels.tolist()):
+            mine = updates.labels == k
+            values, order = updates.values[mine].sort(0)
+            weights = updates.shares[mine].to(values.dtype)[order]
+            kept = slice(cut := int(self.trim * len(values)), len(values) - cut)
+            found[k] = (values[kept] * weights[kept]).sum(0) / weights[kept].sum(0)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
 class FedAvgM(AveragingRule):
     """Momentum at the server: u <- momentum u + mean update, and the model moves by lr u.
 
@@ -153,6 +180,7 @@ class FedYogi(_Decaying):
 
 RULES: dict[str, type[AveragingRule]] = {
     "mean": Mean,
+    "trimmed-mean": TrimmedMean,
     "fedavgm": FedAvgM,
     "fedadagrad": FedAdagrad,
     "fedadam": FedAdam,
