@@ -21,6 +21,7 @@ from umbel.algorithms import (
     IFCA,
     LCFL,
     PACFL,
+    SRFCA,
     CLoVE,
     FedAvg,
     FedEM,
@@ -101,6 +102,8 @@ def cases(local: LocalTraining) -> dict[str, Algorithm[Any]]:
         "fesem, trunk at random": FeSEM(2, "random", local=local, averaging=shared),
         "fedgroup": FedGroup(2, per_cluster=2, first_steps=5, local=local),
         "fedgroup, madc": FedGroup(2, first_steps=5, metric="madc", local=local, averaging=shared),
+        "sr-fca": SRFCA(quantile=0.4, smallest=1, refine_rounds=2, local=local),
+        "sr-fca, threshold": SRFCA(threshold=1.0, refinements=1, local=local),
         "joint, restarts": Restarts(
             Joint(local=replace(local, steps=1)), 3, 2, keep="most-balanced"
         ),
@@ -216,7 +219,7 @@ def test_clusters_share_one_trunk_from_the_start_with_its_running_statistics(nam
 
 FINDERS = [
     *("cfl-gp", "clove", "fedgroup", "fl-hc", "flacc", "ifca-restarts", "joint", "lcfl", "oracle"),
-    *("pacfl", "sattler"),
+    *("pacfl", "sattler", "sr-fca"),
 ]
 
 

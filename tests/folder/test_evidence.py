@@ -17,6 +17,7 @@ from umbel.algorithms import (
     IFCA,
     LCFL,
     PACFL,
+    SRFCA,
     CLoVE,
     FedAvg,
     FedEM,
@@ -54,6 +55,7 @@ KEEPING: dict[str, tuple[Algorithm[Any], set[str]]] = {
     "fesem": (FeSEM(2, local=LOCAL), {"features"}),
     "joint": (Joint(2), {"scores"}),
     "fedgroup": (FedGroup(2, local=LOCAL), {"similarity"}),
+    "sr-fca": (SRFCA(local=LOCAL), {"distance"}),
     "fedem": (FedEM(2, LOCAL), {"weights"}),
     "fedrc": (FedRC(2, LOCAL), {"weights"}),
 }

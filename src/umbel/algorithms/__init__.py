@@ -27,6 +27,7 @@ from umbel.algorithms.random_clusters import RandomClusters
 from umbel.algorithms.restarts import Restarts
 from umbel.algorithms.sattler import Sattler
 from umbel.algorithms.sharing import Sharing
+from umbel.algorithms.sr_fca import SRFCA
 from umbel.server.aggregation import Averaging
 from umbel.server.averaging_rules import RULES, AveragingRule
 
@@ -38,6 +39,7 @@ __all__ = [
     "IFCA",
     "LCFL",
     "PACFL",
+    "SRFCA",
     "CLoVE",
     "FeSEM",
     "FedAvg",
@@ -81,6 +83,7 @@ ALGORITHMS: dict[str, type[Algorithm[Any]] | Algorithm[Any]] = {
     "fl-hc": FLHC,
     "pacfl": PACFL,
     "fedgroup": FedGroup,
+    "sr-fca": SRFCA,
     "fedem": FedEM,
     "fedrc": FedRC,
     "pfedme": PFedMe,
