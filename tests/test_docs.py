@@ -31,6 +31,7 @@ from umbel.engines.replies.validation import Limits
 from umbel.experiment.toml_file import structured
 from umbel.networks import MODELS
 from umbel.result.run import Experiment
+from umbel.run.participation import PARTICIPATIONS
 from umbel.run.personal import Personal
 from umbel.server import aggregation, ask
 from umbel.server.aggregation import Averaging
@@ -169,6 +170,7 @@ def test_every_setting_is_documented() -> None:
         *(entry for entry in SCENARIOS.values() if isinstance(entry, type)),
         *(entry for entry in ALGORITHMS.values() if isinstance(entry, type)),
         *RULES.values(),
+        *PARTICIPATIONS.values(),
         *MODELS.values(),
         *SHIFTS.values(),
         *OPTIMIZERS.values(),

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from umbel.result.row_encoder import RowEncoder
     from umbel.result.run import Experiment, Result, Run, finish, load, read, resume, scenario
     from umbel.result.tables import Results, results
+    from umbel.run.participation import Available, Participation, Weighted
     from umbel.run.personal import Personal
     from umbel.run.records import Record
     from umbel.server.aggregation import Averaging
@@ -85,6 +86,7 @@ __all__ = [
     "Advice",
     "Algorithm",
     "Assignment",
+    "Available",
     "Averaging",
     "ClusterCount",
     "CosineRestarts",
@@ -111,6 +113,7 @@ __all__ = [
     "Objective",
     "Oracle",
     "PFedMe",
+    "Participation",
     "PerFedAvg",
     "Personal",
     "Privacy",
@@ -134,6 +137,7 @@ __all__ = [
     "TrimmedMean",
     "UsageError",
     "Vectorised",
+    "Weighted",
     "__version__",
     "advise",
     "count_clusters",
@@ -191,6 +195,7 @@ _HOMES = {
     "umbel.engines.replies.faults": ("Faults",),
     "umbel.engines.replies.guarded": ("QuorumError",),
     "umbel.folder.execution": ("execute",),
+    "umbel.run.participation": ("Available", "Participation", "Weighted"),
     "umbel.run.personal": ("Personal",),
     "umbel.result.row_encoder": ("RowEncoder",),
     "umbel.folder.run_folder": ("RunFolder",),

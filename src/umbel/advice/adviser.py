@@ -24,6 +24,7 @@ from umbel.engines import EngineSettings
 from umbel.engines.replies.faults import Faults
 from umbel.engines.replies.validation import Limits
 from umbel.experiment.experiment import LONGEST_NAME, ExperimentSettings
+from umbel.run.participation import Participation
 from umbel.run.personal import Personal
 from umbel.run.start import check_settings
 from umbel.settings import MOST_ITEMS, argument, hinting
@@ -41,7 +42,7 @@ def advise(
     *,
     local: LocalTraining | None = None,
     budget: int | str = 80,
-    participation: float = 1.0,
+    participation: float | Participation = 1.0,
     engine: EngineSettings | None = None,
     limits: Limits | None = None,
     faults: Faults | None = None,

@@ -22,6 +22,7 @@ from umbel.engines import EngineSettings
 from umbel.engines.replies.faults import Faults
 from umbel.engines.replies.validation import Limits
 from umbel.flow import Rows
+from umbel.run.participation import Participation
 from umbel.run.records import EVALUATION, MEGABYTE, Record
 from umbel.run.rounds import Rounds
 from umbel.run.scores import ClientScores
@@ -153,7 +154,7 @@ class Track:
     seed: int
     out_of_time: Clock  #: asked after every round
     judges: Bools  #: (M,) clients whose validation losses count
-    participation: float = 1.0  #: share of the clients in a round
+    participation: float | Participation = 1.0  #: share of the clients in a round, or how drawn
     engine: EngineSettings = field(default_factory=EngineSettings)  #: where clients work
     limits: Limits = field(default_factory=Limits)  #: limits on clients' replies
     faults: Faults = field(default_factory=Faults)  #: faults to simulate

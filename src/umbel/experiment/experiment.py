@@ -22,6 +22,7 @@ from umbel.flow import Engine
 from umbel.networks import Model
 from umbel.networks.base import check_size
 from umbel.run.metrics import check_names
+from umbel.run.participation import Participation, smallest_share
 from umbel.run.personal import Personal
 from umbel.run.rounds import Opened, Rounds
 from umbel.run.start import check_private, check_settings
@@ -52,7 +53,8 @@ class ExperimentSettings(Settings):
     description: str = ""  #: sentence for `umbel list`
     seed: int = 0  #: seed of all random numbers
     rounds: int = 100  #: communication rounds
-    participation: float = 1.0  #: share of the clients asked in each round, in (0, 1]
+    #: share of the clients asked in each round, in (0, 1], or how they are drawn
+    participation: float | Participation = 1.0
     evaluate_every: int = 1  #: rounds between evaluations; the last round is always evaluated
     checkpoint_every: int = 1  #: rounds between checkpoints
     engine: EngineSettings = field(default_factory=EngineSettings)  #: where clients work
@@ -68,14 +70,15 @@ class ExperimentSettings(Settings):
         fine = bool(self.name) and not set(self.name) & set("/\\") and self.name[0] != "."
         fine = fine and is_plain(self.name) and len(self.name.encode()) <= LONGEST_NAME
         check(fine, "name", self.name, FOLDER_NAME)
-        check_settings(self.seed, self.participation, self.evaluate_every)
+        private = self.privacy.clip is not None
+        check_settings(self.seed, self.participation, self.evaluate_every, private)
         object.__setattr__(self, "algorithm", unwrapped(self.algorithm))
         check_private(self.algorithm, self.privacy)
         check(self.rounds >= 1, "rounds", self.rounds, "1 or more")
         check(self.checkpoint_every >= 1, "checkpoint_every", self.checkpoint_every, "1 or more")
         check_names(self.metrics or ())
         with under("algorithm", self.algorithm):
-            self.algorithm.check(Known(self.participation, _clients(self.scenario)))
+            self.algorithm.check(Known(smallest_share(self.participation), _clients(self.scenario)))
         if self.personal is not None:
             self.personal.check_for(self.algorithm, self.privacy)
 
@@ -148,7 +151,7 @@ class ExperimentSettings(Settings):
         """
         net = self.net(federation)
         with under("algorithm", self.algorithm):
-            self.algorithm.check(Known(self.participation, layout=net.layout))
+            self.algorithm.check(Known(smallest_share(self.participation), layout=net.layout))
         return kind(
             self.algorithm,
             federation,

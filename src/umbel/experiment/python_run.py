@@ -29,7 +29,7 @@ def described(run: Rounds, name: str, rounds: int, checkpoint_every: int) -> Exp
     Raises `UsageError` where it has a part that no folder can hold.
     """
     own_engine = not isinstance(run.engine, EngineSettings)
-    for part in ("algorithm", "engine", "limits", "faults", "privacy", "personal"):
+    for part in ("algorithm", "engine", "limits", "faults", "privacy", "personal", "participation"):
         if part != "engine" or not own_engine:
             _check_storable(part, getattr(run, part))
     made = _opened_from(run) or ExperimentSettings(

@@ -20,6 +20,7 @@ from umbel.data.shifts import SHIFTS, Shift
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.help.synonyms import same
 from umbel.networks import MODELS, Model
+from umbel.run.participation import PARTICIPATIONS, Participation
 from umbel.run.wrappers import WRAPPERS
 from umbel.server.averaging_rules import RULES, AveragingRule
 from umbel.server.clusterers import CLUSTERERS, Clusterer
@@ -35,6 +36,7 @@ REGISTRIES: Mapping[type, Mapping[str, Any]] = {
     Clusterer: CLUSTERERS,
     Work: WORKS,
     AveragingRule: RULES,
+    Participation: PARTICIPATIONS,
 }
 """For each kind of table, the classes that its `name` can stand for."""
 
@@ -106,7 +108,8 @@ def path_of_setting(path: str) -> str | None:
         key = same(word, known)
         if key is not None and table.full(key).startswith(within):
             full = table.full(key)
-            named = any(kind in REGISTRIES for kind in _classes(known[key].kind))
+            kinds = [*_classes(known[key].kind)]
+            named = any(kind in REGISTRIES for kind in kinds) and float not in kinds
             rank = key != word, table.optional, full.count("."), -table.count, -len(table.names)
             found.append((rank, f"{full}.name" if named else full))
     if not found:

@@ -48,6 +48,7 @@ from umbel.settings import (
     is_choice,
     is_tuple,
     items_of,
+    members_of,
     scalar,
 )
 
@@ -250,6 +251,10 @@ def _converter(looking: bool) -> Converter:
     converter.register_structure_hook_func(is_choice, choice)
     converter.register_structure_hook_func(is_tuple, partial(_tuple, converter))
     converter.register_structure_hook_func(
+        lambda kind: members_of(kind)[0] in SCALARS and members_of(kind)[-1] in REGISTRIES,
+        partial(_scalar_or_named, converter, looking),
+    )
+    converter.register_structure_hook_func(
         lambda kind: bare(kind) in REGISTRIES,
         lambda value, kind: _named(converter, value, bare(kind), looking),
     )
@@ -274,6 +279,14 @@ def _over_defaults(kind: type, value: Any) -> Mapping[str, Any]:
         elif "name" not in given:
             table[f.name] = merged(plain(default, declared), given)
     return table
+
+
+def _scalar_or_named(converter: Converter, looking: bool, value: Any, kind: Any) -> Any:
+    """A value of a union of a scalar and a kind of named tables, such as `participation`."""
+    plain_kind, named = members_of(kind)
+    if isinstance(value, Mapping | named):
+        return _named(converter, value, named, looking)
+    return scalar(value, plain_kind)
 
 
 def _table(value: Any) -> Mapping[str, Any]:

@@ -10,7 +10,6 @@ from operator import length_hint
 from time import perf_counter
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,6 +34,7 @@ from umbel.notebooks import named
 from umbel.preflight.network import advice, check_gradients_are_on
 from umbel.run.evaluation import Evaluated, clusters_of, evaluated
 from umbel.run.metrics import as_measures, check_names, names_of
+from umbel.run.participation import Participation, as_participation, cohort_of, smallest_share
 from umbel.run.personal import Personal
 from umbel.run.records import Record, make_record
 from umbel.run.returned_values import as_assigned, as_given, as_state, check_judged
@@ -42,7 +42,6 @@ from umbel.run.scores import ClientScores, Judged, score
 from umbel.run.start import check_private, check_settings, engine_of, first_state
 from umbel.run.story import told
 from umbel.run.wrappers import unwrapped
-from umbel.seeds import Stream, generator
 from umbel.server.ask import Context
 from umbel.settings import Settings, argument, hinting
 from umbel.summary import few, settings
@@ -81,7 +80,8 @@ class Rounds(Settings):
     net: Net  #: the network that is trained
     _: KW_ONLY
     seed: int = 0  #: seed of all random numbers
-    participation: float = 1.0  #: share of the clients asked in each round, in (0, 1]
+    #: share of the clients asked in each round, in (0, 1], or how they are drawn
+    participation: float | Participation = 1.0
     #: rounds between evaluations; the last round is always evaluated, and where clients have
     #: validation examples, it alone is on test examples
     evaluate_every: int = 1
@@ -102,7 +102,8 @@ class Rounds(Settings):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "divided", self.federation)
-        check_settings(self.seed, self.participation, self.evaluate_every)
+        private = self.privacy.clip is not None
+        check_settings(self.seed, self.participation, self.evaluate_every, private)
         expected = "a Net; write Net(lambda: MyModule(...))"
         check(isinstance(self.net, Net), "net", self.net, expected)
         object.__setattr__(self, "algorithm", unwrapped(self.algorithm))
@@ -110,7 +111,7 @@ class Rounds(Settings):
         check_names(self.metrics)
         check_metrics(self.metrics, self.net.objective)
         # How many clients there are is checked before the first round: a run may be of newcomers.
-        self.algorithm.check(Known(self.participation, layout=self.net.layout))
+        self.algorithm.check(Known(smallest_share(self.participation), layout=self.net.layout))
         if self.personal is not None:
             self.personal.check_for(self.algorithm, self.privacy)
             given = not isinstance(self.engine, EngineSettings)  # with examples of its own
@@ -118,15 +119,20 @@ class Rounds(Settings):
             object.__setattr__(self, "divided", apart)
 
     def __repr__(self) -> str:
-        share = "" if self.participation == 1 else f", participation {self.participation:g}"
+        share = "" if self.participation == 1 else f", participation {self._participation}"
         method = settings(self.algorithm)
         return f"Run: {method}, seed {self.seed}{share}; {self.federation!r}; {self.net!r}"
 
     def _repr_html_(self) -> str:
         lines = [("method", settings(self.algorithm)), ("federation", repr(self.federation))]
         lines += [("network", repr(self.net)), ("seed", str(self.seed))]
-        lines += [("participation", f"{self.participation:g}")]
+        lines += [("participation", self._participation)]
         return named(lines, f"Run of {type(self.algorithm).__name__}")._repr_html_()
+
+    @property
+    def _participation(self) -> str:
+        value = self.participation
+        return settings(value) if isinstance(value, Participation) else f"{value:g}"
 
     @cached_property
     def clients(self) -> Engine:
@@ -138,8 +144,8 @@ class Rounds(Settings):
 
     @property
     def cohort_size(self) -> int:
-        """Number of clients that are asked in a round."""
-        return max(1, round(self.participation * self.federation.num_clients))
+        """Largest number of clients that are asked in a round."""
+        return as_participation(self.participation).size(self.federation.num_clients)
 
     def start(self, num_rounds: int) -> State:
         """Return the state before the first of `num_rounds` rounds."""
@@ -194,7 +200,8 @@ class Rounds(Settings):
         machines, which would have to keep it themselves, nor with simulated faults or privacy.
         """
         here = isinstance(self.engine, EngineSettings) or getattr(self.engine, "beside", False)
-        whole = self.cohort_size == self.federation.num_clients
+        same = as_participation(self.participation).fixed_size
+        whole = same and self.cohort_size == self.federation.num_clients
         if not here or not whole or self.faults.any or self.privacy.clip is not None:
             return self.clients
         # Such as IFCA's losses: `serve` asks for those that the next round begins with.
@@ -210,7 +217,8 @@ class Rounds(Settings):
         """
         check(argument("rounds", rounds, int) >= 1, "rounds", rounds, "1 or more")
         check_judged(state, self.net)
-        everyone = self.context(rounds - 1, rounds).everyone
+        # The run's settings may name its clients, and these are others.
+        everyone = self.context(rounds - 1, rounds, torch.arange(self.federation.num_clients))
         found = asked(self, self.algorithm.assign(state, everyone), "not assigned to a cluster")
         return as_assigned(found, state, everyone)
 
@@ -232,16 +240,15 @@ class Rounds(Settings):
             return replace(self.limits, max_norm_ratio=RATIO_ELSEWHERE)
         return self.limits
 
-    def context(self, number: int, num_rounds: int) -> Context:
-        """Return the context of a round, with its cohort."""
-        # Drawn from the seed and the round alone: all methods see the same cohorts, resumed or not.
-        size, rng = self.federation.num_clients, generator(self.seed, Stream.COHORT, number)
-        cohort = torch.from_numpy(np.sort(rng.choice(size, self.cohort_size, replace=False)))
+    def context(self, number: int, num_rounds: int, cohort: Tensor | None = None) -> Context:
+        """Return the context of a round, with these clients, or with its cohort."""
+        if cohort is None:
+            cohort = cohort_of(self.participation, number, self.federation, self.seed)
         return Context(
             round=number,
             num_rounds=num_rounds,
             cohort=cohort,
-            num_clients=size,
+            num_clients=self.federation.num_clients,
             seed=self.seed,
             layout=self.net.layout,
             input_shape=self.federation.input_shape,

@@ -29,6 +29,7 @@ from umbel.preflight.examples import check_batches
 from umbel.preflight.network import check_fit
 from umbel.preflight.objective import check_own_metrics
 from umbel.run.engine_match import check_holds
+from umbel.run.participation import Participation, Weighted, smallest_share
 from umbel.run.returned_values import as_state
 from umbel.seeds import Stream, seed_of
 
@@ -49,10 +50,17 @@ def unsaid() -> AbstractContextManager[None]:
     return SILENCE.held()
 
 
-def check_settings(seed: int, participation: float, evaluate_every: int) -> None:
+def check_settings(
+    seed: int, participation: float | Participation, evaluate_every: int, private: bool = False
+) -> None:
     """Raise `UsageError` for values that neither a run nor an experiment can have."""
     check(seed >= 0, "seed", seed, "0 or more")
-    check(0 < participation <= 1, "participation", participation, "in (0, 1]")
+    if not isinstance(participation, Participation):
+        check(0 < participation <= 1, "participation", participation, "in (0, 1]")
+    elif isinstance(participation, Weighted):
+        expected = "a list with privacy.clip: clients do not tell how many examples they have"
+        told = bool(participation.weights) or not private
+        check(told, "participation.weights", participation.weights, expected)
     check(evaluate_every >= 1, "evaluate_every", evaluate_every, "1 or more")
 
 
@@ -115,7 +123,7 @@ def first_state(
     net: Net,
     num_clients: int,
     num_rounds: int,
-    participation: float,
+    participation: float | Participation,
     seed: int,
     groups: NDArray[np.int64] | None,
     names: tuple[str, ...],
@@ -124,7 +132,7 @@ def first_state(
     setup = Setup(
         num_clients=num_clients,
         num_rounds=num_rounds,
-        participation=participation,
+        participation=smallest_share(participation),
         layout=net.layout,
         # Model 0 of a seed is the same for every method: comparisons start equal.
         new_model=lambda number: net.new(seed_of(seed, Stream.MODEL, number)),
