@@ -42,6 +42,7 @@ ELSEWHERE: Mapping[str, str] = {
     "umbel compare words": "`python -m benchmarks.words`, where the data are",
     "umbel compare packages-adapters": "by hand, where the encoder and the data are",
     "umbel compare watch": "tests/data/scenarios/test_watch.py, on made recordings",
+    "umbel bench": "tests/bench, at size smoke",
     "umbel reproduce": "tests/papers/test_reproductions.py, at size smoke",
     "umbel compare rotated-digits --seeds 5": "`make run`",
 }

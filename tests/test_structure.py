@@ -47,7 +47,7 @@ FLOORS = (
     ("newcomers", "export"),
     ("result", "testing"),
     ("report",),
-    ("papers", "flower", "advice"),
+    ("papers", "flower", "advice", "bench"),
     ("cli",),
 )
 """The rooms of the package, lowest floor first: what a module imports is on its floor or below."""

@@ -30,6 +30,7 @@ COMMANDS = {
     "resume": CommandPlace("umbel.cli.run", "resume", "Go on with a run that was stopped."),
     "finish": CommandPlace("umbel.cli.run", "finish", "End a run with the rounds that are done."),
     "compare": CommandPlace("umbel.cli.run", "compare", "Run a folder of experiments; one table."),
+    "bench": CommandPlace("umbel.cli.bench", "bench", "Compare all methods on ten scenarios."),
     "advise": CommandPlace("umbel.cli.advise", "advise", "Say whether to cluster at all, and how."),
     "show": CommandPlace("umbel.cli.show", "show", "Show the results of a run or a comparison."),
     "assign": CommandPlace("umbel.cli.show", "assign", "Give newcomers their cluster."),

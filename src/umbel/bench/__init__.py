@@ -1,0 +1,1 @@
+"""The comparison of all methods on the same scenarios, with one budget for choosing settings."""
