@@ -212,7 +212,7 @@ def test_public_names_are_pinned() -> None:
         *("Advice", "advise", "FixedClusters"),
         *("Averaging", "EngineSettings", "Experiment", "Faults", "FedAvg", "FedProx"),
         *("FedAdagrad", "FedAdam", "FedAvgM", "FedYogi", "TrimmedMean"),
-        *("Available", "Participation", "Weighted"),
+        *("Available", "OwnTraining", "Participation", "Weighted"),
         *(
             "Federation",
             "Gradient",

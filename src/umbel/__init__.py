@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from umbel.data.scenarios.base import Scenario
     from umbel.data.sources import Sources
     from umbel.engines import EngineSettings, Sequential, Vectorised
+    from umbel.engines.own_training import OwnTraining
     from umbel.engines.privacy import Privacy
     from umbel.engines.replies.faults import Faults
     from umbel.engines.replies.guarded import QuorumError
@@ -112,6 +113,7 @@ __all__ = [
     "Net",
     "Objective",
     "Oracle",
+    "OwnTraining",
     "PFedMe",
     "Participation",
     "PerFedAvg",
@@ -208,6 +210,7 @@ _HOMES = {
     "umbel.newcomers.assignment": ("Assignment",),
     "umbel.result.tables": ("Results", "results"),
     "umbel.experiment.library": ("find_experiment",),
+    "umbel.engines.own_training": ("OwnTraining",),
     "umbel.engines.privacy": ("Privacy",),
     "umbel.engines.replies.validation": ("Limits",),
     "umbel.report.terminal.progress": ("progress",),

@@ -15,6 +15,7 @@ from umbel.data.scenarios import SCENARIOS
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.engines.choice import EngineSettings
+from umbel.engines.own_training import OwnTraining
 from umbel.engines.privacy import Privacy
 from umbel.engines.replies.faults import Faults
 from umbel.engines.replies.validation import Limits
@@ -63,6 +64,7 @@ class ExperimentSettings(Settings):
     privacy: Privacy = field(default_factory=Privacy)  #: clipping and noise of updates
     #: how clients fine-tune their models after the last round; None: they don't
     personal: Personal | None = None
+    own_training: tuple[OwnTraining, ...] | None = None  #: clients that train in their own way
     objective: ObjectiveName = "auto"  #: what models are trained for; auto: by the type of y
     metrics: tuple[str, ...] | None = None  #: metrics in addition to loss and accuracy
 
@@ -165,6 +167,7 @@ class ExperimentSettings(Settings):
             privacy=self.privacy,
             metrics=self.metrics or (),
             personal=self.personal,
+            own_training=self.own_training or (),
             opened=None if sources is None else Opened(self, sources, federation, net),
         )
 

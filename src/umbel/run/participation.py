@@ -15,6 +15,7 @@ from umbel.checks import UsageError, check, nearest
 from umbel.data.federation import Federation
 from umbel.seeds import Stream, generator
 from umbel.settings import Settings
+from umbel.summary import settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,9 @@ class Participation(Settings, ABC):
 
     def __post_init__(self) -> None:
         check(0 < self.share <= 1, "share", self.share, "in (0, 1]")
+
+    def __format__(self, _: str) -> str:
+        return settings(self)  # where a share is formatted as a number
 
     @abstractmethod
     def cohort(self, number: int, federation: Federation, rng: np.random.Generator) -> ArrayLike:

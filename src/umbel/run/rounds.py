@@ -16,13 +16,14 @@ from torch import Tensor
 from umbel.algorithms.base import Algorithm, Assigned, Known, State
 from umbel.algorithms.local_only import LocalOnly
 from umbel.algorithms.restarts import innermost
-from umbel.checks import check, naming
+from umbel.checks import check, naming, nearest
 from umbel.client.metrics import check_metrics
 from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.data.sources import Sources
 from umbel.engines.choice import EngineSettings
 from umbel.engines.metering import Metered
+from umbel.engines.own_training import Individually, OwnTraining, trains
 from umbel.engines.privacy import Privacy
 from umbel.engines.remembering import Remembering
 from umbel.engines.replies.claims import NOT_KNOWN, Sizes, sizes_by_split
@@ -31,6 +32,7 @@ from umbel.engines.replies.guarded import Guarded
 from umbel.engines.replies.validation import Limits
 from umbel.flow import Engine, Flow, Replies, Request, are_elsewhere, drive, returned, through
 from umbel.notebooks import named
+from umbel.preflight.examples import check_batches
 from umbel.preflight.network import advice, check_gradients_are_on
 from umbel.run.evaluation import Evaluated, clusters_of, evaluated
 from umbel.run.metrics import as_measures, check_names, names_of
@@ -95,6 +97,7 @@ class Rounds(Settings):
     #: "mae", "r2", or your own as "module:function"
     metrics: tuple[str, ...] = ()
     personal: Personal | None = None  #: how clients fine-tune at the end; None: they don't
+    own_training: tuple[OwnTraining, ...] = ()  #: clients that train in their own way
     #: the experiment that `Experiment.open` made this run of, which a folder then holds
     opened: Opened | None = field(default=None, repr=False, compare=False)
     #: the federation that is used: with `personal`, validation examples are set apart
@@ -119,20 +122,15 @@ class Rounds(Settings):
             object.__setattr__(self, "divided", apart)
 
     def __repr__(self) -> str:
-        share = "" if self.participation == 1 else f", participation {self._participation}"
+        share = "" if self.participation == 1 else f", participation {self.participation:g}"
         method = settings(self.algorithm)
         return f"Run: {method}, seed {self.seed}{share}; {self.federation!r}; {self.net!r}"
 
     def _repr_html_(self) -> str:
         lines = [("method", settings(self.algorithm)), ("federation", repr(self.federation))]
         lines += [("network", repr(self.net)), ("seed", str(self.seed))]
-        lines += [("participation", self._participation)]
+        lines += [("participation", f"{self.participation:g}")]
         return named(lines, f"Run of {type(self.algorithm).__name__}")._repr_html_()
-
-    @property
-    def _participation(self) -> str:
-        value = self.participation
-        return settings(value) if isinstance(value, Participation) else f"{value:g}"
 
     @cached_property
     def clients(self) -> Engine:
@@ -274,7 +272,7 @@ class Loop:
         # Clients that train alone move no other's model.
         limits = run.limits if isinstance(method, LocalOnly) else run.bounds
         self.guard = Guarded(
-            self.meter,
+            self._individually(method) if run.own_training else self.meter,
             limits if method.uses_example_counts else replace(limits, max_share=1.0),
             partial(advice, run.divided),
             run.faults,
@@ -288,6 +286,24 @@ class Loop:
         self.judge = run.judge(clients, sizes)
         # One client's largest share in means over examples: counts of this process are trusted.
         self.share = run.limits.max_share if elsewhere else 1.0
+
+    def _individually(self, method: Any) -> Individually:
+        """Return the engine that has clients train in ways of their own. May raise `UsageError`."""
+        names, found = self.run.divided.names, dict[int, OwnTraining]()
+        fine = not are_elsewhere(self.clients) and any(map(trains, method.sends))
+        expected = "a method whose clients train by `local`, and in this process"
+        check(fine and hasattr(method, "local"), "own_training", type(method).__name__, expected)
+        for number, own in enumerate(self.run.own_training):
+            for name in own.clients:
+                place = names.index(name) if name in names else -1
+                expected = f"a client, named once; {nearest(name, names)}"
+                fine = place not in {-1, *found}
+                check(fine, f"own_training[{number}].clients", name, expected)
+                found[place] = own
+            theirs = self.run.divided.pick(place for place, way in found.items() if way is own)
+            how = replace(method, local=own.of(method.local, method.local))
+            check_batches(self.run.net, theirs, how)
+        return Individually(self.meter, found, method.local)
 
     def round(self, number: int, state: State) -> Flow[tuple[State, Record, ClientScores | None]]:
         """Do a round: the state after it, its record, and the scores on the test, if it had one."""

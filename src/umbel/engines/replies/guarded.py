@@ -17,7 +17,6 @@ from umbel.checks import QuorumError as QuorumError
 from umbel.client.layout import Layout
 from umbel.client.net import Net
 from umbel.client.objectives import OBJECTIVES
-from umbel.engines.metering import Metered
 from umbel.engines.replies.bounds import Bounds, Claims
 from umbel.engines.replies.claims import Sizes, held
 from umbel.engines.replies.faults import Faults
@@ -144,7 +143,7 @@ class Guarded(Layer):
         # The common case: all are within their bounds, and the sums of the first pass are right.
         if not bounds.reasons and not bounds.refused:
             return summed, bounds
-        again = self.engine.again if isinstance(self.engine, Metered) else partial(ask, self.engine)
+        again: Ask = getattr(self.engine, "again", partial(ask, self.engine))
 
         def within(block: Request) -> Flow[Replies]:
             usable = yield from self._usable(block, absent, again)
