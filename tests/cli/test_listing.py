@@ -31,7 +31,7 @@ def test_a_kind_is_listed_a_sentence_a_name(kind: str, umbel: Shell) -> None:
 
 
 def test_a_pattern_is_part_of_a_name_or_fits_it(umbel: Shell) -> None:
-    assert umbel("list", "methods", "fed")[0].split()[0] == "fedavg"
+    assert umbel("list", "methods", "fed")[0].split()[:3] == ["one", "model", "fedavg"]
     found = json.loads(umbel("list", "scenarios", "*-mnist", "--json")[0])
     names = ["rotated-mnist", "mixture-mnist", "lin-mnist", "lin-fashion-mnist"]
     assert [row["name"] for row in found] == names
@@ -55,6 +55,19 @@ def test_programs_get_rows(umbel: Shell) -> None:
     (row,) = csv.DictReader(io.StringIO(umbel("list", "experiments", "flacc-digits", "--csv")[0]))
     assert row["name"] == "flacc-digits"
     assert row["comparison"] == "rotated-digits"
+
+
+def test_methods_are_in_groups(umbel: Shell) -> None:
+    lines = umbel("list", "methods")[0].splitlines()
+    heads = [line for line in lines if not line.startswith(" ")]
+    assert heads == ["one model", "clustered", "soft", "personal"]
+    assert lines.index("clustered") < lines.index("soft") < lines.index("personal")
+    soft = [line.split()[0] for line in lines[lines.index("soft") + 1 : lines.index("personal")]]
+    assert {"fedem", "fedrc"} <= set(soft)
+    rows = json.loads(umbel("list", "methods", "--json")[0])
+    assert {row["name"] for row in rows if row["group"] == "soft"} == set(soft)
+    (row,) = csv.DictReader(io.StringIO(umbel("list", "methods", "ifca", "--csv")[0]))
+    assert row["group"] == "clustered"
 
 
 def test_a_method_comes_with_its_settings(umbel: Shell) -> None:

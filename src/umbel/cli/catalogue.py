@@ -11,12 +11,15 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from umbel.experiment.library import experiments_in, shipped_comparisons, shipped_experiments
+from umbel.experiment.library import (
+    catalogue,
+    experiments_in,
+    shipped_comparisons,
+    shipped_experiments,
+)
 from umbel.summary import duration
 
 KINDS = ("methods", "scenarios", "models", "experiments", "papers")
-
-CATALOGUE = Path(__file__).parent / "catalogue.toml"
 
 
 def entries(kind: str) -> dict[str, str]:
@@ -27,8 +30,10 @@ def entries(kind: str) -> dict[str, str]:
         from umbel.papers.findings import findings
 
         return {name: f"{said.title} ({said.source})." for name, said in findings().items()}
-    table: dict[str, dict[str, str]] = tomllib.loads(CATALOGUE.read_text(encoding="utf-8"))
-    return table[kind]
+    found = catalogue(kind)
+    if kind == "methods":
+        return {name: text for group in found.values() for name, text in group.items()}
+    return found
 
 
 def comparisons() -> dict[str, list[str]]:
@@ -37,6 +42,13 @@ def comparisons() -> dict[str, list[str]]:
         name: [file.stem for file in experiments_in(folder)]
         for name, folder in shipped_comparisons().items()
     }
+
+
+def groups(kind: str) -> dict[str, list[str]]:
+    """The names of each group of methods, and of each comparison of experiments."""
+    if kind == "methods":
+        return {group: list(sentences) for group, sentences in catalogue(kind).items()}
+    return comparisons() if kind == "experiments" else {}
 
 
 def times(name: str) -> str:

@@ -10,7 +10,7 @@ from textwrap import fill
 import click
 
 from umbel.checks import UsageError, closest, command, nearest
-from umbel.cli.catalogue import KINDS, comparisons, complete_kinds, entries, times
+from umbel.cli.catalogue import KINDS, comparisons, complete_kinds, entries, groups, times
 from umbel.cli.options import form_options
 from umbel.cli.printing import RowFormat, print_rows
 from umbel.result.table import Table
@@ -62,8 +62,8 @@ def list_(kind: str | None, pattern: str | None, form: RowFormat | None) -> None
     sentences = _matching(kind, pattern)
     if form is not None:
         print_rows(Table.of(_rows(kind, sentences)), form)
-    elif kind == "experiments":
-        _print_experiments(sentences)
+    elif kind in ("methods", "experiments") and pattern not in sentences:
+        _print_groups(kind, sentences)
     else:
         _print_sentences(sentences, {name: times(name) for name in sentences if kind == "papers"})
         if pattern in sentences and kind in TABLES:
@@ -146,10 +146,12 @@ def _fits(name: str, pattern: str) -> bool:
 
 
 def _rows(kind: str, sentences: Mapping[str, str]) -> Iterator[dict[str, str | None]]:
-    group = {name: group for group, names in comparisons().items() for name in names}
+    group = {name: group for group, names in groups(kind).items() for name in names}
     for name, text in sentences.items():
-        comparison = group[name] if kind == "experiments" else None
-        yield {"kind": kind, "name": name, "comparison": comparison, "description": text}
+        own: dict[str, str | None] = {"comparison": None, "group": None}
+        if name in group:
+            own["comparison" if kind == "experiments" else "group"] = group[name]
+        yield {"kind": kind, "name": name, **own, "description": text}
 
 
 def _print_overview() -> None:
@@ -165,12 +167,13 @@ def _print_overview() -> None:
     click.echo(f"\nA sentence for each: umbel list {'|'.join(KINDS)}")
 
 
-def _print_experiments(sentences: Mapping[str, str]) -> None:
-    """The experiments of each comparison under its name."""
-    for group, names in comparisons().items():
+def _print_groups(kind: str, sentences: Mapping[str, str]) -> None:
+    """The methods of each group, or the experiments of each comparison, under its name."""
+    for group, names in groups(kind).items():
         shown = {name: sentences[name] for name in names if name in sentences}
         if shown:
-            click.secho(f"{group}: all of them by `umbel compare {group}`", bold=True)
+            how = f": all of them by `umbel compare {group}`" if kind == "experiments" else ""
+            click.secho(f"{group}{how}", bold=True)
             _print_sentences(shown, {}, "  ")
 
 

@@ -1,13 +1,28 @@
-"""The experiments that come with the package, by name."""
+"""What comes with the package, by name: experiments, and sentences about all else."""
 
 from __future__ import annotations
 
 import os
+import tomllib
 from pathlib import Path
+from typing import Any
 
 from umbel.checks import UsageError, command, nearest
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
+
+CATALOGUE = Path(__file__).parent / "catalogue.toml"
+
+
+def catalogue(kind: str) -> dict[str, Any]:
+    """A sentence for each thing of a kind, by its name; methods are in groups."""
+    found: dict[str, Any] = tomllib.loads(CATALOGUE.read_text(encoding="utf-8"))[kind]
+    return found
+
+
+def all_methods() -> str:
+    """The names of all methods by group, for messages."""
+    return "; ".join(f"{group}: {', '.join(each)}" for group, each in catalogue("methods").items())
 
 
 def experiments_in(folder: Path) -> list[Path]:

@@ -36,6 +36,7 @@ from umbel.experiment.layers import (
     tables_of,
     with_lists,
 )
+from umbel.experiment.library import all_methods
 from umbel.experiment.made_in_python import STANDING_FOR
 from umbel.experiment.places import Places, for_folder, look_in, whole
 from umbel.experiment.setting_paths import REGISTRIES as REGISTRIES
@@ -341,7 +342,8 @@ def _entry(name: Any, kind: type) -> Any:
     if name in STANDING_FOR:
         return STANDING_FOR[name]
     if ":" not in name:
-        raise UsageError(f"name: {name!r} is not known; {nearest(name, registry)}")
+        otherwise = f"known are {all_methods()}" if kind is Algorithm else ""
+        raise UsageError(f"name: {name!r} is not known; {nearest(name, registry, otherwise)}")
     entry = imported("name", name)
     of_kind = issubclass(entry, kind) if isinstance(entry, type) else isinstance(entry, kind)
     expected = f"a dataclass that extends {kind.__name__}"
