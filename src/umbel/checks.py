@@ -243,8 +243,17 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     parts = (each for each in names if name.casefold() in re.split("[-_ ]", each.casefold()))
     if name.casefold() not in folded and (part := next(parts, None)):
         return part
-    close = difflib.get_close_matches(name.casefold(), folded, n=1)
-    return folded[close[0]] if close else None
+    apart = {each: _letters_apart(name.casefold(), each) for each in folded}
+    close = min(apart, key=apart.__getitem__, default="")
+    # One wrong letter, or two that are missing; in long names, an eighth of both.
+    fine = close and apart[close] <= max(2, (len(name) + len(close)) // 8)
+    return folded[close] if fine else None
+
+
+def _letters_apart(name: str, other: str) -> int:
+    """How many letters of both are not in common; a wrong one counts twice."""
+    common = difflib.SequenceMatcher(None, name, other).get_matching_blocks()
+    return len(name) + len(other) - 2 * sum(block.size for block in common)
 
 
 def check_decorated(kind: type, base: type) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 
 import umbel
 from umbel import UsageError
+from umbel.checks import closest
 
 umbel_: Any = umbel
 LocalTraining: Any = umbel.LocalTraining
@@ -133,6 +135,47 @@ def test_an_error_inside_a_property_stays_as_it_is() -> None:
 def test_a_scenario_is_found_by_a_part_of_its_name() -> None:
     with pytest.raises(UsageError, match="'mnist' is not known; did you mean rotated-mnist"):
         umbel.scenario("mnist")
+
+
+@pytest.mark.parametrize("name", ["fedrep", "scaffold", "feddyn", "fedbn", "moon"])
+def test_a_method_is_not_taken_for_another_whose_name_begins_alike(name: str) -> None:
+    assert closest(name, ["fedavg", "fedem", "fedprox", "fesem", "joint", "fedlease"]) is None
+
+
+MEANT = {
+    "ifka": "ifca",
+    "satler": "sattler",
+    "cflgp": "cfl-gp",
+    "FedAvg": "fedavg",
+    "random-clsuters": "random-clusters",
+    "wecfl": "fesem",
+    "flexcfl": "fedgroup",
+    "cfl": "sattler",
+    "local": "local-only",
+}
+
+
+@pytest.mark.parametrize("name", MEANT)
+def test_a_misspelt_method_and_another_name_of_it_are_answered_by_it(
+    name: str, tmp_path: Path
+) -> None:
+    assert f"did you mean {MEANT[name]}?" in refusal(name, tmp_path)
+
+
+def test_an_unknown_method_is_answered_by_those_of_all_groups(tmp_path: Path) -> None:
+    said = refusal("qfel", tmp_path)
+    assert "did you mean" not in said
+    for part in ("known are one model: ", "fedavg, ", "; clustered: ", "; soft: ", "; personal: "):
+        assert part in said
+
+
+def refusal(name: str, folder: Path) -> str:
+    file = folder / "one.toml"
+    scenario = '[scenario]\nname = "rotated-digits"\n'
+    file.write_text(f'rounds = 2\n{scenario}[algorithm]\nname = "{name}"\n')
+    with pytest.raises(UsageError) as refused:
+        umbel.read(file)
+    return str(refused.value)
 
 
 def test_errors_inside_a_function_stay_as_they_are() -> None:

@@ -6,6 +6,10 @@ from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Any
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
+    "fesem": ("wecfl",),
+    "fedgroup": ("flexcfl",),
+    "local-only": ("local", "standalone", "individual", "separate", "solo"),
+    "sattler": ("cfl", "clustered_fl"),
     "averaging": ("aggregation", "weighting"),
     "batch_size": ("batch", "batchsize", "bs", "local_batch_size", "minibatch_size", "mini_batch"),
     "checkpoint_every": ("checkpoint_interval", "save_every", "save_freq", "save_steps"),
