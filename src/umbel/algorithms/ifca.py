@@ -83,7 +83,8 @@ class IFCA(Algorithm[IFCAState]):
 
     def round(self, state: IFCAState, ctx: Context) -> Flow[IFCAState]:
         # Each client chooses j = argmin_k F_i(theta_k), and improves theta_j.
-        mean, answered, answer = yield from self._improve(state.models, ctx)
+        mean, answer = yield from self._improve(state.models, ctx)
+        answered = torch.bincount(answer.chosen, minlength=self.num_clusters) > 0
         step, moments = self.averaging.advance(mean, answered, ctx.layout, state.moments)
         choices = state.choices.index_copy(0, answer.clients, answer.chosen)
         return IFCAState(
@@ -119,15 +120,14 @@ class IFCA(Algorithm[IFCAState]):
 
     def _improve(
         self, models: Tensor, ctx: Context
-    ) -> Flow[tuple[Tensor, Tensor, SummedBest | BestGradients]]:
-        """The mean step (K, P) of the models, which were chosen (K,), and the clients' answers."""
+    ) -> Flow[tuple[Tensor, SummedBest | BestGradients]]:
+        """The mean step (K, P) of the models, and the clients' answers."""
         if self.send == "gradient":
             answer = yield from best_gradients(models, ctx, self.gradient, self.judge)
-            chosen = torch.bincount(answer.chosen, minlength=self.num_clusters) > 0
-            return self._gradient_step(answer, ctx), chosen, answer
+            return self._gradient_step(answer, ctx), answer
         reduction = self.averaging.reduction(self.num_clusters)
         trained = yield from train_best_summed(models, ctx, self.local, reduction, self.judge)
-        return self.averaging.mean(trained.sums, ctx.layout), trained.sums.weights > 0, trained
+        return self.averaging.mean(trained.sums, ctx.layout), trained
 
     def _gradient_step(self, answer: BestGradients, ctx: Context) -> Tensor:
         """Return the step (K, P) of option I: theta_k <- theta_k - (gamma / M) sum_i g_i.

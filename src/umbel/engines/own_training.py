@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import torch
 
@@ -13,9 +13,6 @@ from umbel.client.work import LocalTraining, Work
 from umbel.engines.metering import Metered
 from umbel.flow import Flow, Layer, Replies, Request
 from umbel.settings import Settings
-
-Ask: TypeAlias = Callable[[Request], Flow[Replies]]
-"""What answers a request."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +74,10 @@ class Individually(Layer):
 
     def again(self, request: Request) -> Flow[Replies]:
         """Do as `ask`, without counting bytes a second time."""
-        return (yield from self.ask(request, self.engine.again))
+        return (yield from self.ask(request, counted=False))
 
-    def ask(self, request: Request, answer: Ask | None = None) -> Flow[Replies]:
-        answer = answer or self.engine.ask
+    def ask(self, request: Request, counted: bool = True) -> Flow[Replies]:
+        answer = self.engine.ask if counted else self.engine.again
         if self.own.keys().isdisjoint(request.clients.tolist()) or not trains(request.work):
             return (yield from answer(request))
         places: dict[OwnTraining | None, list[int]] = {}

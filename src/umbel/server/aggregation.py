@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Literal
 
 import torch
@@ -136,8 +137,8 @@ class Averaging(Settings):
             return mean, ()
         # Statistics of normalisation layers, the values after the weights, must not overshoot:
         # extrapolated variances can be negative. Half precision has no room for squares.
-        weights = mean[:, : layout.num_weights]
-        weights = weights.to(torch.promote_types(mean.dtype, torch.float32))
+        wide = torch.promote_types(mean.dtype, torch.float32)
+        weights = mean[:, : layout.num_weights].to(wide)
         if not moments or len(moments[0]) != len(mean):
             moments = self.rule.start(weights)
         step, after = self.rule.step(weights, moments)
@@ -145,10 +146,9 @@ class Averaging(Settings):
         alive = answered[:, None] & torch.ones_like(weights, dtype=torch.bool)
         if self.shared:
             alive |= layout.mask(self.shared)[: layout.num_weights] & answered.any()
-        moved = mean.clone()
-        moved[:, : layout.num_weights] = step.where(alive, 0).to(mean.dtype)
-        kept = [now.where(alive, then) for now, then in zip(after, moments, strict=True)]
-        return moved, tuple(kept)
+        steps = mean.clone()
+        steps[:, : layout.num_weights] = step.where(alive, 0).to(mean.dtype)
+        return steps, tuple(map(torch.where, repeat(alive), after, moments))
 
 
 def moved(models: Tensor, step: Tensor, clusters: Tensor | None) -> Tensor:
