@@ -130,7 +130,6 @@ class CFLGP(Algorithm[CFLGPState]):
 
     def check(self, known: Known) -> None:
         super().check(known)
-        check_num_clusters(self.num_clusters, known)
         check_clusters(self.clusters, known)
         if known.layout is not None:
             allowed(known.layout, self.parameters)

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from umbel.algorithms.base import (
     Algorithm,
-    Known,
     Served,
     Setup,
     State,
@@ -71,10 +70,6 @@ class CLoVE(Algorithm[CLoVEState]):
         stop = self.stop_after
         check(stop is None or stop >= 1, "stop_after", stop, "1 or more")
         MeanLoss(self.max_examples)  # raises for numbers that are not allowed
-
-    def check(self, known: Known) -> None:
-        super().check(known)
-        check_num_clusters(self.num_clusters, known)
 
     @property
     def sends(self) -> tuple[Work, ...]:

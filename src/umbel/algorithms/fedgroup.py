@@ -14,7 +14,6 @@ from torch import Tensor
 from umbel.algorithms.base import (
     Algorithm,
     Assigned,
-    Known,
     Setup,
     State,
     check_clustered,
@@ -76,10 +75,6 @@ class FedGroup(Algorithm[FedGroupState]):
     def __post_init__(self) -> None:
         for name in ("num_clusters", "per_cluster", "first_steps"):
             check(getattr(self, name) >= 1, name, getattr(self, name), "1 or more")
-
-    def check(self, known: Known) -> None:
-        super().check(known)
-        check_num_clusters(self.num_clusters, known)
 
     @property
     def sends(self) -> tuple[Work, ...]:

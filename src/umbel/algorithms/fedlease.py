@@ -96,7 +96,6 @@ class FedLEASE(Algorithm[FedLEASEState]):
 
     def check(self, known: Known) -> None:
         super().check(known)
-        check_num_clusters(self.num_clusters, known)
         if known.layout is not None:
             adapters_of(known.layout)
 

@@ -13,7 +13,6 @@ from torch import Tensor
 from umbel.algorithms.base import (
     Algorithm,
     Assigned,
-    Known,
     Served,
     Setup,
     State,
@@ -60,10 +59,6 @@ class FeSEM(Algorithm[FeSEMState]):
 
     def __post_init__(self) -> None:
         check(self.num_clusters >= 1, "num_clusters", self.num_clusters, "1 or more")
-
-    def check(self, known: Known) -> None:
-        super().check(known)
-        check_num_clusters(self.num_clusters, known)
 
     @property
     def sends(self) -> tuple[Work, ...]:

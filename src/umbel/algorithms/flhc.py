@@ -13,7 +13,6 @@ from torch import Tensor
 from umbel.algorithms.base import (
     Algorithm,
     Assigned,
-    Known,
     Setup,
     State,
     check_clustered,
@@ -71,10 +70,6 @@ class FLHC(Algorithm[FLHCState]):
         check(self.cluster_round >= 0, "cluster_round", self.cluster_round, "0 or more")
         fine = self.linkage != "ward" or self.metric == "l2"
         check(fine, "metric", self.metric, '"l2", the only one that linkage "ward" is defined for')
-
-    def check(self, known: Known) -> None:
-        super().check(known)
-        check_num_clusters(self.num_clusters, known)
 
     @property
     def sends(self) -> tuple[Work, ...]:

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from umbel.algorithms.base import Algorithm, Known, Served, Setup, State, Traits, check_num_clusters
+from umbel.algorithms.base import Algorithm, Served, Setup, State, Traits, check_num_clusters
 from umbel.checks import check
 from umbel.client.work import ChooseByLoss, Gradient, Judge, LocalTraining, MeanLoss, Work
 from umbel.client.work.local_training import check_plain_steps
@@ -62,10 +62,6 @@ class IFCA(Algorithm[IFCAState]):
         summed = self.send == "update" or type(rule).mean is AveragingRule.mean
         expected = 'a rule of sums: with send "gradient" the server takes the sum of gradients'
         check(summed, "averaging.rule", type(rule).__name__, expected)
-
-    def check(self, known: Known) -> None:
-        super().check(known)
-        check_num_clusters(self.num_clusters, known)
 
     @property
     def sends(self) -> tuple[Work, ...]:

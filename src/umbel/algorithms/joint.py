@@ -14,7 +14,6 @@ from torch import Tensor
 from umbel.algorithms.base import (
     Algorithm,
     Assigned,
-    Known,
     Setup,
     State,
     Traits,
@@ -80,10 +79,6 @@ class Joint(Algorithm[JointState]):
     def __post_init__(self) -> None:
         check(self.num_clusters >= 1, "num_clusters", self.num_clusters, "1 or more")
         check(0 <= self.lam <= 1, "lam", self.lam, "in [0, 1]")
-
-    def check(self, known: Known) -> None:
-        super().check(known)
-        check_num_clusters(self.num_clusters, known)
 
     @property
     def sends(self) -> tuple[Work, ...]:

@@ -13,7 +13,6 @@ from torch import Tensor
 from umbel.algorithms.base import (
     Algorithm,
     Assigned,
-    Known,
     Setup,
     State,
     Traits,
@@ -121,10 +120,6 @@ class LCFL(Algorithm[LCFLState]):
         least = self.num_clusters or 1
         enough = self.compared is None or self.compared >= least
         check(enough, "compared", self.compared, f"at least num_clusters, {least}")
-
-    def check(self, known: Known) -> None:
-        super().check(known)
-        check_num_clusters(self.num_clusters, known)
 
     @property
     def sends(self) -> tuple[Work, ...]:

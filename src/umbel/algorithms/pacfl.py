@@ -16,7 +16,6 @@ from torch.nn.functional import one_hot
 from umbel.algorithms.base import (
     Algorithm,
     Assigned,
-    Known,
     Setup,
     State,
     Traits,
@@ -82,10 +81,6 @@ class PACFL(Algorithm[PACFLState]):
         # There is no default: which angles are large depends on the data.
         check_cut(self.num_clusters, self.threshold)
         check(self.num_vectors >= 1, "num_vectors", self.num_vectors, "1 or more")
-
-    def check(self, known: Known) -> None:
-        super().check(known)
-        check_num_clusters(self.num_clusters, known)
 
     @property
     def sends(self) -> tuple[Work, ...]:
