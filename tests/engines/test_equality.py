@@ -21,6 +21,8 @@ from umbel.client.objectives import REGRESSION
 from umbel.client.optimizers import SGD, Adam
 from umbel.client.work import (
     MEMORY,
+    AnchoredTraining,
+    BestShares,
     ChooseByLoss,
     ChooseJointly,
     Description,
@@ -58,6 +60,7 @@ WORKS: list[Work] = [
     LocalTraining(batch_size=4, drop_last=True),
     LocalTraining(batch_size=4, optimizer=SGD(momentum=0.9, weight_decay=0.01)),
     LocalTraining(batch_size=4, lr=0.01, optimizer=Adam(weight_decay=0.01)),
+    AnchoredTraining(LocalTraining(batch_size=4, epochs=2, optimizer=SGD(momentum=0.5)), 0.7),
     Gradient(),
     Gradient(batch_size=4),
     MeanLoss(),
@@ -77,6 +80,7 @@ WORKS: list[Work] = [
     ChooseJointly(JointScore(LocalTraining(batch_size=4), 0.9, "euclidean", "literal", "sum")),
     PrincipalVectors(3, 6),
     PrincipalVectors(2, 6, num_classes=3),
+    BestShares(),
     MixtureWeights(),
     MixtureTraining(LocalTraining(batch_size=4, epochs=2)),
     MixtureEvaluation(),
@@ -104,6 +108,7 @@ def request(work: Work, net: Net, clients: Sequence[int]) -> Request:
     weights = torch.tensor([[0.2, 0.5, 0.3], [0.1, 0.1, 0.8], [0.4, 0.4, 0.2]], dtype=net.dtype)
     each = {"theta": Rows(models, index), MEMORY: Rows(weights, index)}
     each["weights"] = each[MEMORY]
+    each["anchor"] = Rows(models.roll(1, 0), index)
     if isinstance(work, PersonalTraining | PersonalEvaluation):
         each[MEMORY] = Rows(torch.stack([models.roll(1, 0), models.roll(2, 0)], 1), index)
     if isinstance(work, SharedTraining):

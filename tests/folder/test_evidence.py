@@ -23,6 +23,7 @@ from umbel.algorithms import (
     FedEM,
     FedGroup,
     FedRC,
+    FedSoft,
     FeSEM,
     Joint,
     Restarts,
@@ -58,6 +59,7 @@ KEEPING: dict[str, tuple[Algorithm[Any], set[str]]] = {
     "sr-fca": (SRFCA(local=LOCAL), {"distance"}),
     "fedem": (FedEM(2, LOCAL), {"weights"}),
     "fedrc": (FedRC(2, LOCAL), {"weights"}),
+    "fedsoft": (FedSoft(2, local=LOCAL), {"weights"}),
 }
 
 

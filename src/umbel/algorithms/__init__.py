@@ -11,6 +11,7 @@ from umbel.algorithms.fedgroup import FedGroup
 from umbel.algorithms.fedlease import FedLEASE
 from umbel.algorithms.fedprox import FedProx
 from umbel.algorithms.fedrc import FedRC
+from umbel.algorithms.fedsoft import FedSoft
 from umbel.algorithms.fesem import FeSEM
 from umbel.algorithms.fixed_clusters import FixedClusters
 from umbel.algorithms.flacc import FLACC
@@ -48,6 +49,7 @@ __all__ = [
     "FedLEASE",
     "FedProx",
     "FedRC",
+    "FedSoft",
     "FixedClusters",
     "Joint",
     "LocalOnly",
@@ -86,6 +88,7 @@ ALGORITHMS: dict[str, type[Algorithm[Any]] | Algorithm[Any]] = {
     "sr-fca": SRFCA,
     "fedem": FedEM,
     "fedrc": FedRC,
+    "fedsoft": FedSoft,
     "pfedme": PFedMe,
     "per-fedavg": PerFedAvg,
     "fedlease": FedLEASE,

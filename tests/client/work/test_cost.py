@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from umbel.client.work import (
     MEMORY,
+    AnchoredTraining,
+    BestShares,
     ChooseByLoss,
     ChooseJointly,
     Feature,
@@ -63,6 +65,8 @@ TRAINING = 2 * EXAMPLES
         (MetaTraining(LOCAL, 0.1, "hessian-free", 1e-3), 4 * TRAINING, 0),
         (MoreauTraining(LOCAL, 15.0, 5, 0.1), 5 * TRAINING, 0),
         (MixtureWeights(), 0, MODELS * EXAMPLES),
+        (BestShares(), 0, MODELS * EXAMPLES),
+        (AnchoredTraining(LOCAL, 0.1), TRAINING, 0),
         (MixtureTraining(LOCAL), MODELS * TRAINING, MODELS * EXAMPLES),
         (TrainAndGradient(LOCAL), TRAINING + EXAMPLES, 0),
         (TrainAndGradient(LOCAL, Gradient(4)), TRAINING + 4, 0),

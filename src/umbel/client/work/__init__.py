@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 
+from umbel.client.work.anchored_training import AnchoredTraining
 from umbel.client.work.base import MEMORY, Batching, Cost, Footprint, Promise, Work
+from umbel.client.work.best_shares import BestShares
 from umbel.client.work.choose_by_loss import ChooseByLoss, Judge
 from umbel.client.work.choose_jointly import ChooseJointly, JointScore
 from umbel.client.work.description import Description
@@ -25,6 +27,8 @@ from umbel.client.work.shared_training import SharedTraining, joined, parted
 from umbel.client.work.train_and_gradient import TrainAndGradient
 
 WORKS: Mapping[str, type[Work]] = {
+    "anchored-training": AnchoredTraining,
+    "best-shares": BestShares,
     "choose-by-loss": ChooseByLoss,
     "choose-jointly": ChooseJointly,
     "description": Description,
@@ -52,7 +56,9 @@ WORKS: Mapping[str, type[Work]] = {
 __all__ = [
     "MEMORY",
     "WORKS",
+    "AnchoredTraining",
     "Batching",
+    "BestShares",
     "ChooseByLoss",
     "ChooseJointly",
     "Cost",

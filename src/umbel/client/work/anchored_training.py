@@ -1,0 +1,42 @@
+"""Train a model near another one, from which it does not start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from umbel.client.batches import Shard
+from umbel.client.net import Net
+from umbel.client.work.base import Promise, Work
+from umbel.client.work.local_training import LocalTraining
+
+
+@dataclass(frozen=True)
+class AnchoredTraining(Work):
+    """Train `theta` (P,) by f(theta) + pull/2 |theta - anchor|^2, where `anchor` (P,) is sent, too.
+
+    With an anchor equal to theta it is FedProx. The statistics of normalisation layers are not
+    pulled.
+    """
+
+    local: LocalTraining  #: mini-batches, learning rate and optimizer
+    pull: float  #: weight of the penalty
+
+    @property
+    def inner(self) -> Work:
+        return self.local
+
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        theta, cut = sent["theta"], net.layout.num_weights
+        descent = replace(self.local.descent, proximal=self.pull)
+        memory = descent.start(sent["anchor"][:cut])
+        for batch in shard.batches():
+            gradient, rest = net.gradient(theta, batch)
+            theta, memory = descent.step(theta, gradient, rest, memory, batch)
+        return {"update": theta - sent["theta"], "num_examples": shard.num_examples}
+
+    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
+        return self.local.promises(sent)
