@@ -129,8 +129,8 @@ class Maker:
         began = perf_counter()
         try:
             federation = plain.federation(self.sources)
-            built = perf_counter() - began
             *_, (_, record) = plain.opened(federation).rounds(2)
+            beside = perf_counter() - began  # what a run takes beside its rounds
         except UsageError as error:
             return {**left_out, **dict.fromkeys(bench.methods, str(error))}, 0.0
         for name in bench.methods:
@@ -142,7 +142,7 @@ class Maker:
             except UsageError as error:
                 left_out[name] = str(error)
         runs = (bench.trials + bench.seeds) * len(bench.methods.keys() - left_out.keys())
-        return left_out, runs * (built + plain.rounds * record.seconds * bench.cost)
+        return left_out, runs * (beside + plain.rounds * record.seconds * bench.cost)
 
     def make(self, scenario: BenchScenario, left_out: Mapping[str, str]) -> ScenarioResults:
         """Choose the settings of each method by its trial runs, and make its runs."""
