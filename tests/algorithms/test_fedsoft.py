@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from tests.algorithms.test_clove import HALF_SQUARED
-from tests.federations import answered, context, each_its_own, requested, setup
+from tests.federations import answered, context, each_its_own, requested
 from umbel.algorithms import FedSoft
+from umbel.algorithms.base import Known
 from umbel.algorithms.fedsoft import FedSoftState
 from umbel.checks import UsageError
 from umbel.client.net import Net
@@ -143,4 +144,4 @@ def test_settings_out_of_range_are_refused() -> None:
     with pytest.raises(UsageError, match="pull: -1"):
         FedSoft(pull=-1.0)
     with pytest.raises(UsageError, match="9 is not at most"):
-        FedSoft(9).init(setup(3))
+        FedSoft(9).check(Known(1.0, num_clients=3))

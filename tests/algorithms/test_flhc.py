@@ -10,6 +10,7 @@ import torch
 
 from tests.federations import answered, context, requested, setup
 from umbel.algorithms import FLHC
+from umbel.algorithms.base import Known
 from umbel.algorithms.flhc import FLHCState
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
@@ -141,4 +142,4 @@ def test_what_can_not_work_is_refused() -> None:
     with pytest.raises(UsageError, match="cluster_round: -1"):
         FLHC(num_clusters=2, cluster_round=-1)
     with pytest.raises(UsageError, match="num_clusters: 2 is not at most"):
-        start(1)
+        FLHC(num_clusters=2).check(Known(1.0, num_clients=1))

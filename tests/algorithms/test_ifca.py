@@ -9,6 +9,7 @@ import torch
 
 from tests.federations import answered, context, requested, setup
 from umbel.algorithms import IFCA
+from umbel.algorithms.base import Known
 from umbel.algorithms.ifca import IFCAState
 from umbel.checks import UsageError
 from umbel.client.work import ChooseByLoss, Gradient, LocalTraining
@@ -73,7 +74,7 @@ def test_ifcas_models_differ_and_there_are_no_more_than_clients() -> None:
     state = IFCA(num_clusters=3).init(setup(3))
     assert state.models.tolist() == [[0.0], [10.0], [20.0]]
     with pytest.raises(UsageError, match=r"algorithm\.num_clusters: 4 is not at most .* 3"):
-        IFCA(num_clusters=4).init(setup(3))
+        IFCA(num_clusters=4).check(Known(1.0, num_clients=3))
 
 
 def test_ifca_serves_the_model_with_the_lowest_loss_newcomers_included() -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from tests.federations import answered, context, setup
 from umbel.algorithms import PACFL
+from umbel.algorithms.base import Known
 from umbel.algorithms.pacfl import PACFLState
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining, PrincipalVectors
@@ -124,7 +125,7 @@ def test_what_can_not_work_is_refused() -> None:
     with pytest.raises(UsageError, match="threshold: 0 is not more than 0"):
         PACFL(threshold=0)
     with pytest.raises(UsageError, match="num_clusters: 3 is not at most"):
-        start(2, PACFL(num_clusters=3))
+        PACFL(num_clusters=3).check(Known(1.0, num_clients=2))
 
 
 @pytest.mark.parametrize("angle", ["smallest", "sum"])

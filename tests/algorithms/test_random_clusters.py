@@ -7,7 +7,7 @@ import torch
 
 from tests.federations import answered, context, requested
 from umbel.algorithms import RandomClusters
-from umbel.algorithms.base import Setup, State
+from umbel.algorithms.base import Known, Setup, State
 from umbel.checks import UsageError
 from umbel.client.layout import Layout
 from umbel.testing import mlp
@@ -53,8 +53,8 @@ def test_each_cluster_moves_by_the_mean_of_its_own_clients() -> None:
 
 def test_sizes_that_are_not_those_of_all_clients_are_refused() -> None:
     with pytest.raises(UsageError, match=r"algorithm.sizes: .* the number of clients, 9"):
-        RandomClusters(sizes=(5, 3)).init(setup(9))
+        RandomClusters(sizes=(5, 3)).check(Known(1.0, num_clients=9))
     with pytest.raises(UsageError, match=r"sizes: .* 1 or more each"):
         RandomClusters(sizes=(5, 0))
     with pytest.raises(UsageError, match=r"at most the number of clients, 3"):
-        RandomClusters(num_clusters=4).init(setup(3))
+        RandomClusters(num_clusters=4).check(Known(1.0, num_clients=3))

@@ -239,9 +239,10 @@ class Algorithm(Settings, ABC, Generic[S]):
         return any(one.shared for one in self._averagings().values())
 
     def check(self, known: Known) -> None:
-        """Raise `UsageError` if the method can't work; called when a run is built.
+        """Raise `UsageError` if the method can't work.
 
-        A method with a field `num_clusters` can't have more clusters than clients, unless it mixes.
+        It is called when a run is built, and again before `init`, when all is known. A method with
+        a field `num_clusters` can't have more clusters than clients, unless it mixes.
         """
         if not self.traits.mixes:
             check_num_clusters(getattr(self, "num_clusters", None), known)

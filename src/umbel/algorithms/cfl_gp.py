@@ -21,7 +21,6 @@ from umbel.algorithms.base import (
     Traits,
     check_clustered,
     check_clusters,
-    check_num_clusters,
 )
 from umbel.checks import check
 from umbel.client.work import Feature, Gradient, LocalTraining, Quantised, Work
@@ -141,8 +140,6 @@ class CFLGP(Algorithm[CFLGPState]):
         return work, Feature(work)
 
     def init(self, setup: Setup) -> CFLGPState:
-        check_num_clusters(self.num_clusters, setup)
-        check_clusters(self.clusters, setup)
         rng = np.random.default_rng(setup.seed)
         count, clients = self.num_clusters, setup.num_clients
         models = setup.new_models(count, self.averaging.shared)

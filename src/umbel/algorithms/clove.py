@@ -17,7 +17,6 @@ from umbel.algorithms.base import (
     Setup,
     State,
     Traits,
-    check_num_clusters,
     federate,
     with_lowest_loss,
 )
@@ -76,7 +75,6 @@ class CLoVE(Algorithm[CLoVEState]):
         return self.local, self._judge, MeanLoss()
 
     def init(self, setup: Setup) -> CLoVEState:
-        check_num_clusters(self.num_clusters, setup)
         # The models must differ: with equal models, all vectors of losses are alike.
         models = setup.new_models(self.num_clusters, self.averaging.shared)
         labels = torch.zeros(setup.num_clients, dtype=torch.long)

@@ -17,7 +17,6 @@ from umbel.algorithms.base import (
     Setup,
     State,
     check_clustered,
-    check_num_clusters,
     federate,
     one_model,
 )
@@ -81,7 +80,6 @@ class FedGroup(Algorithm[FedGroupState]):
         return self.local, self._first
 
     def init(self, setup: Setup) -> FedGroupState:
-        check_num_clusters(self.num_clusters, setup)
         first = one_model(setup)
         return FedGroupState(
             first.models,

@@ -19,7 +19,6 @@ from umbel.algorithms.base import (
     State,
     Traits,
     check_clustered,
-    check_num_clusters,
     federate,
 )
 from umbel.checks import check
@@ -104,7 +103,6 @@ class FedLEASE(Algorithm[FedLEASEState]):
         return self.local, self._long, Routed(self.local, self.num_clusters or self.max_clusters)
 
     def init(self, setup: Setup) -> FedLEASEState:
-        check_num_clusters(self.num_clusters, setup)
         setup.warn_if_shorter(self.warm_up + 1, "warm_up", "clusters its clients")
         everyone, models = torch.arange(setup.num_clients), setup.copies(setup.num_clients)
         start = models[:1].clone()

@@ -19,7 +19,6 @@ from umbel.algorithms.base import (
     Setup,
     State,
     Traits,
-    check_num_clusters,
 )
 from umbel.checks import check
 from umbel.client.work import AnchoredTraining, BestShares, LocalTraining, Work
@@ -79,7 +78,6 @@ class FedSoft(Algorithm[FedSoftState]):
         return AnchoredTraining(self.local, self.pull), BestShares()
 
     def init(self, setup: Setup) -> FedSoftState:
-        check_num_clusters(self.num_clusters, setup)
         # The centres differ, and so does the first model of all clients.
         models = setup.new_models(self.num_clusters + 1, self.averaging.shared)
         count, nobody = setup.num_clients, torch.zeros(setup.num_clients, dtype=torch.long)

@@ -17,7 +17,6 @@ from umbel.algorithms.base import (
     Setup,
     State,
     Traits,
-    check_num_clusters,
     with_lowest_loss,
 )
 from umbel.checks import check
@@ -65,7 +64,6 @@ class FeSEM(Algorithm[FeSEMState]):
         return self.local, MeanLoss()
 
     def init(self, setup: Setup) -> FeSEMState:
-        check_num_clusters(self.num_clusters, setup)
         models = setup.new_models(self.num_clusters, self.averaging.shared)
         draw = torch.Generator().manual_seed(setup.seed % 2**63)
         labels = torch.randint(self.num_clusters, (setup.num_clients,), generator=draw)

@@ -16,7 +16,6 @@ from umbel.algorithms.base import (
     Setup,
     State,
     check_clustered,
-    check_num_clusters,
     federate,
     one_model,
 )
@@ -76,7 +75,6 @@ class FLHC(Algorithm[FLHCState]):
         return (self.local,)
 
     def init(self, setup: Setup) -> FLHCState:
-        check_num_clusters(self.num_clusters, setup)
         setup.warn_if_shorter(self.cluster_round + 1, "cluster_round", "clusters its clients")
         first = one_model(setup)
         return FLHCState(

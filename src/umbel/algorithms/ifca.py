@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from umbel.algorithms.base import Algorithm, Served, Setup, State, Traits, check_num_clusters
+from umbel.algorithms.base import Algorithm, Served, Setup, State, Traits
 from umbel.checks import check
 from umbel.client.work import ChooseByLoss, Gradient, Judge, LocalTraining, MeanLoss, Work
 from umbel.client.work.local_training import check_plain_steps
@@ -69,7 +69,6 @@ class IFCA(Algorithm[IFCAState]):
         return ChooseByLoss(work, self.judge), MeanLoss()
 
     def init(self, setup: Setup) -> IFCAState:
-        check_num_clusters(self.num_clusters, setup)
         # The models must differ: with equal models, losses tie, and every client chooses cluster 0.
         models = setup.new_models(self.num_clusters, self.averaging.shared)
         nobody = torch.full((setup.num_clients,), -1)

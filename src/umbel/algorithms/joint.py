@@ -17,7 +17,6 @@ from umbel.algorithms.base import (
     Setup,
     State,
     Traits,
-    check_num_clusters,
 )
 from umbel.checks import check
 from umbel.client.work import ChooseJointly, JointScore, LocalTraining, Work
@@ -85,7 +84,6 @@ class Joint(Algorithm[JointState]):
         return ChooseJointly(self._score(0)), self._score(0)
 
     def init(self, setup: Setup) -> JointState:
-        check_num_clusters(self.num_clusters, setup)
         models = setup.new_models(self.num_clusters, self.averaging.shared)
         rng = np.random.default_rng(setup.seed)
         identities = torch.from_numpy(rng.integers(0, self.num_clusters, setup.num_clients))

@@ -20,7 +20,6 @@ from umbel.algorithms.base import (
     State,
     Traits,
     check_clustered,
-    check_num_clusters,
     federate,
     one_model,
 )
@@ -89,7 +88,6 @@ class PACFL(Algorithm[PACFLState]):
         return self.local, PrincipalVectors(self.num_vectors, 1, classes)
 
     def init(self, setup: Setup) -> PACFLState:
-        check_num_clusters(self.num_clusters, setup)
         first = one_model(setup)
         return PACFLState(
             first.models,

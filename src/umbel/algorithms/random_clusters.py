@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from umbel.algorithms.base import Algorithm, Known, Setup, State, check_num_clusters, federate
+from umbel.algorithms.base import Algorithm, Known, Setup, State, federate
 from umbel.checks import check
 from umbel.client.work import LocalTraining
 from umbel.flow import Flow
@@ -36,10 +36,11 @@ class RandomClusters(Algorithm[State]):
 
     def check(self, known: Known) -> None:
         super().check(known)
-        self._check_sizes(known)
+        if self.sizes and known.num_clients is not None:
+            expected = f"sizes whose sum is the number of clients, {known.num_clients}"
+            check(sum(self.sizes) == known.num_clients, "algorithm.sizes", self.sizes, expected)
 
     def init(self, setup: Setup) -> State:
-        self._check_sizes(setup)
         labels = self._in_order(setup.num_clients)
         order = np.random.default_rng(setup.seed).permutation(setup.num_clients)
         count = int(labels.max()) + 1
@@ -53,10 +54,3 @@ class RandomClusters(Algorithm[State]):
         if self.sizes:
             return torch.repeat_interleave(torch.arange(len(self.sizes)), torch.tensor(self.sizes))
         return torch.arange(num_clients) % self.num_clusters
-
-    def _check_sizes(self, known: Known | Setup) -> None:
-        if not self.sizes:
-            check_num_clusters(self.num_clusters, known)
-        elif known.num_clients is not None:
-            expected = f"sizes whose sum is the number of clients, {known.num_clients}"
-            check(sum(self.sizes) == known.num_clients, "algorithm.sizes", self.sizes, expected)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from umbel.algorithms.base import Algorithm, Setup, State, check_only_trains
+from umbel.algorithms.base import Algorithm, Known, Setup, State, check_only_trains
 from umbel.algorithms.restarts import method_of
 from umbel.algorithms.sharing import Sharing
 from umbel.checks import check
@@ -129,6 +129,7 @@ def first_state(
     names: tuple[str, ...],
 ) -> State:
     """Return the state of a method before the first round, checked."""
+    algorithm.check(Known(smallest_share(participation), num_clients, net.layout))
     setup = Setup(
         num_clients=num_clients,
         num_rounds=num_rounds,
