@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -22,18 +23,8 @@ from umbel.result.table import Table
 from umbel.result.tables import results_of
 from umbel.summary import counted, joined_by_and, three_digits
 
-SHOWN = (
-    "method",
-    "accuracy",
-    "worst tenth",
-    "worse than alone",
-    "ARI",
-    "AMI",
-    "clusters",
-    "MB",
-    "seconds",
-)
-"""How the columns of the usual table begin that this page has."""
+SHOWN = "method|accuracy|worst tenth|worse than alone|ARI|AMI|clusters|MB|seconds"
+"""How the columns of the usual table begin that this page has, as a pattern."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +65,7 @@ class ScenarioResults:
         """The table of the methods, the best first, in Markdown."""
         names = [method.name for method in reversed(ranked(self.runs, ACCURACY))]
         whole = sheet([(name, self.runs[name]) for name in names])
-        shown = [n for n, head in enumerate(whole.heads) if head.startswith(SHOWN)]
+        shown = [n for n, head in enumerate(whole.heads) if re.match(SHOWN, head)]
         pairs = {pair.other.name: pair for pair in (self.order.others if self.order else ())}
         rows = []
         for row in whole.rows:
@@ -159,14 +150,14 @@ def page(bench: Bench, done: Sequence[ScenarioResults], command: str) -> str:
 
 Made by `{command}` with {", ".join(versions)}.
 
-The settings of every method were chosen by {counted(bench.trials, "trial run")} a scenario, by the
-mean over clients on validation examples. Results are on test examples, over
-{counted(bench.seeds, "seed")}. [How to read them](bench.md#how-to-read-the-page).
+Settings were chosen by {counted(bench.trials, "trial run")} of each method and scenario, on
+validation examples; results are on test examples, over {counted(bench.seeds, "seed")}.
+[How to read them](bench.md#how-to-read-the-page).
 
 ## Which method when
 
-In front: the method with the best mean, and those that it may be ahead of by chance. Methods that
-are told the planted groups are not compared.
+In front: the best mean, and those that it may be ahead of by chance. Methods that are told the
+planted groups are not compared.
 """
     return "\n".join([how, *when(done), *(part for one in done for part in one.section())])
 
