@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol, Self, TypeAlias
 
 import torch
 from torch import Tensor
 
 from umbel.client.batches import Batch, Shard
 from umbel.client.optimizers import SGD, Memory, Optimizer
+from umbel.summary import in_short
 
 Gradient: TypeAlias = Callable[[Tensor, Batch, Tensor | None], tuple[Tensor, Tensor, Tensor]]
 """A function with the arguments and results of `Kernel.gradient`."""
 
 Variant: TypeAlias = Literal["first-order", "hessian-free", "exact"]
+
+Spans: TypeAlias = tuple[tuple[int, int], ...]
+"""Ranges of theta, each with its first value and its end."""
 
 
 def held(factor: float, values: Tensor) -> float:
@@ -32,6 +36,15 @@ class Rule(Protocol):
         """The steps of the model itself."""
         ...
 
+    @property
+    def held(self) -> tuple[Tensor, ...]:
+        """The tensors that the rule has for each client."""
+        ...
+
+    def holding(self, *tensors: Tensor) -> Self:
+        """The same rule with other tensors, as in `held`."""
+        ...
+
     def by_gradients(
         self, gradient: Gradient, theta: Tensor, shard: Shard, factors: Tensor | None = None
     ) -> Tensor:
@@ -46,11 +59,29 @@ class Descent:
     lr: float
     proximal: float  # mu of FedProx: adds mu/2 |theta - received|^2 to the loss
     optimizer: Optimizer
+    # (num_weights,), added to each gradient; None: nothing is
+    constant: Tensor | None = field(default=None, compare=False)
+    spans: Spans | None = None  # the values of theta that move, in whole tensors; None: all
+
+    __repr__ = in_short
 
     @property
     def outer(self) -> Descent:
         """These steps: nothing is computed for them but gradients."""
         return self
+
+    @property
+    def held(self) -> tuple[Tensor, ...]:
+        """The constant, if there is one."""
+        return () if self.constant is None else (self.constant,)
+
+    def holding(self, *tensors: Tensor) -> Descent:
+        """The same steps with another constant."""
+        return replace(self, constant=tensors[0]) if tensors else self
+
+    def moves(self, first: int) -> bool:
+        """Whether the tensor whose values begin here in theta is moved."""
+        return self.spans is None or any(begin <= first < end for begin, end in self.spans)
 
     def start(self, received: Tensor) -> Memory:
         """Return the memory before the first step from the received weights."""
@@ -59,6 +90,8 @@ class Descent:
 
     def direction(self, gradient: Tensor, weights: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
         """Return the direction, from which `lr` times it is subtracted, and the next memory."""
+        if self.constant is not None:
+            gradient = gradient + self.constant
         if not self.proximal:
             return self.optimizer.step(gradient, weights, memory)
         *inside, received = memory
@@ -77,6 +110,8 @@ class Descent:
         direction, after = self.direction(gradient, weights, memory)
         weights = weights - self.lr * direction
         moved = torch.cat([weights, rest]) if len(rest) else weights
+        if self.spans is not None:
+            moved = torch.where(_inside(self.spans, moved), moved, theta)
         theta, *kept = batch.unless_empty((moved, *after), (theta, *memory))
         return theta, tuple(kept)
 
@@ -91,8 +126,30 @@ class Descent:
         return theta - received
 
 
+def _inside(spans: Spans, theta: Tensor) -> Tensor:
+    """(P,) whether each value of theta is in one of these ranges."""
+    inside = torch.zeros(len(theta), dtype=torch.bool, device=theta.device)
+    for begin, end in spans:
+        inside[begin:end] = True
+    return inside
+
+
+class Unheld:
+    """A rule without tensors."""
+
+    @property
+    def held(self) -> tuple[Tensor, ...]:
+        """None."""
+        return ()
+
+    def holding(self, *tensors: Tensor) -> Self:
+        """The rule itself."""
+        assert not tensors
+        return self
+
+
 @dataclass(frozen=True)
-class Moreau:
+class Moreau(Unheld):
     """Descent of the loss's Moreau envelope, min_theta f(theta) + pull/2 |theta - w|^2.
 
     Dinh et al. 2020, Algorithm 1. The change is (2, P): of w, and of the personal model theta.
@@ -124,7 +181,7 @@ class Moreau:
 
 
 @dataclass(frozen=True)
-class Meta:
+class Meta(Unheld):
     """Descent of f(w - alpha grad f(w)), the loss after a gradient step (Fallah et al. 2020).
 
     Its gradient is (I - alpha H(w)) grad f(w - alpha grad f(w)). Each factor has a mini-batch of
@@ -151,6 +208,49 @@ class Meta:
             memory = self.outer.start(received[: len(slope)]) if memory is None else memory
             theta, memory = self.outer.step(theta, slope, rest, memory, batch)
         return theta - received
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """Descent of a model w, and of v through the mixture share v + (1 - share) w.
+
+    Deng et al. 2020, Algorithm 1. Both take each step from the values before it. The change is
+    (2, P): of w, and of v. Statistics of v are those of the mixture.
+    """
+
+    outer: Descent  # the steps of both
+    own: Tensor  # (P,) v, before the first step
+    share: Tensor  # () the share of v
+
+    __repr__ = in_short
+
+    @property
+    def held(self) -> tuple[Tensor, ...]:
+        """v and its share."""
+        return self.own, self.share
+
+    def holding(self, *tensors: Tensor) -> Mixed:
+        """The same steps of another v, with another share."""
+        own, share = tensors
+        return replace(self, own=own, share=share)
+
+    def by_gradients(
+        self, gradient: Gradient, theta: Tensor, shard: Shard, factors: Tensor | None = None
+    ) -> Tensor:
+        model, own, memory, memory_of_own = theta, self.own, None, None
+        for batch, weights in weighted(shard, factors):
+            slope, _, rest = gradient(model, batch, weights)
+            cut = len(slope)
+            mixture = torch.cat([torch.lerp(model[:cut], own[:cut], self.share), own[cut:]])
+            memory = self.outer.start(theta[:cut]) if memory is None else memory
+            model, memory = self.outer.step(model, slope, rest, memory, batch)
+            slope, _, rest = gradient(mixture, batch, weights)
+            if memory_of_own is None:
+                memory_of_own = self.outer.start(self.own[:cut])
+            own, memory_of_own = self.outer.step(
+                own, self.share * slope, rest, memory_of_own, batch
+            )
+        return torch.stack([model - theta, own - self.own])
 
 
 def weighted(shard: Shard, factors: Tensor | None) -> Iterator[tuple[Batch, Tensor | None]]:

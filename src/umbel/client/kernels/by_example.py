@@ -3,7 +3,8 @@
 Gradient steps change the weights W (out, in) of a first layer only by products of slopes and
 examples: W = W_0 + A' X for examples X (n, in) and coefficients A (n, out). The outputs for X are
 then X W_0' + (X X') A. If a client goes through few examples many times, it is less work to compute
-X W_0' and X X' once, to change the rows of A in every step, and to compute A' X at the end.
+X W_0' and X X' once, to change the rows of A in every step, and to compute A' X at the end. A
+constant D that is added to each gradient adds a multiple of it: W = W_0 + A' X + s D.
 Letters: C models, B examples of a mini-batch, n examples of a client.
 """
 
@@ -89,6 +90,9 @@ class ByExample(Path):
     received: Tensor  # (C, n, out) X W_0'
     before: Tensor  # (C, 1) number of a row in the storage minus its position in X
     examples: Sequence[Tensor]  # X (n, in) of each client
+    constant: Tensor | None = None  # D (C, out, in)
+    along: Tensor | None = None  # (C, n, out) X D'
+    times: Moving | None = None  # s (C, 1, 1)
 
     __repr__ = in_short
 
@@ -125,16 +129,41 @@ class ByExample(Path):
             examples,
         )
 
+    def holding(self, constants: Sequence[Tensor]) -> ByExample:
+        constant, *of_bias = constants
+        pairs = zip(self.parts[1:], of_bias, strict=True)
+        bias = [replace(part, constant=each) for part, each in pairs]
+        along = torch.zeros_like(self.received)
+        for rows, matrix, into in zip(self.examples, constant, along, strict=True):
+            into[: len(rows)] = matmul(rows.to(along.dtype), matrix.to(along.dtype).t())
+        # s begins at 0, and moves as a row of A does whose gradient is 1.
+        start, velocity = self.parts[0].now[:, :1, :1], self.parts[0].velocity
+        resting = None if velocity is None else torch.zeros_like(start)
+        times = Moving(torch.zeros_like(start), None, resting)
+        parts = (self.parts[0], *bias)
+        return replace(self, parts=parts, constant=constant, along=along, times=times)
+
     def first(self, clients: int) -> ByExample:
         return replace(
             super().first(clients),
             products=self.products[:clients],
             received=self.received[:clients],
             before=self.before[:clients],
+            along=None if self.along is None else self.along[:clients],
+            times=None if self.times is None else self.times.first(clients),
         )
+
+    def step(self, slope: Tensor, taken: Tensor, descent: Descent) -> None:
+        super().step(slope, taken, descent)
+        if self.times is not None:
+            self.times.step(_add_one, descent)
 
     def zeros(self) -> ByExample:
         return replace(super().zeros(), received=torch.zeros_like(self.received))
+
+    def mixture(self, other: ByExample, share: Tensor) -> ByExample:
+        received = torch.lerp(other.received, self.received, share.to(self.received.dtype))
+        return replace(super().mixture(other, share), received=received)
 
     def taken(self, batch: SideBySide, x: Tensor) -> Tensor:  # noqa: ARG002
         """Row numbers (C, B) in the tables of all clients, stacked vertically."""
@@ -143,6 +172,8 @@ class ByExample(Path):
     def forward(self, taken: Tensor, bias: bool = True) -> Tensor:
         out = _rows(self.received, taken)
         out.baddbmm_(_rows(self.products, taken), self.weight)
+        if self.along is not None and self.times is not None:
+            out.addcmul_(_rows(self.along, taken), self.times.now)
         out = out.add_(self.bias) if bias and self.bias is not None else out
         return out.to(self.examples[0].dtype)
 
@@ -156,6 +187,8 @@ class ByExample(Path):
         for into, rows, found in zip(weight, self.examples, self.weight, strict=True):
             of_rows = found[: len(rows)].t()
             into.copy_(matmul(of_rows, rows.to(of_rows.dtype)))
+        if self.constant is not None and self.times is not None:
+            weight.addcmul_(self.constant, self.times.now.to(weight.dtype))
 
 
 def takes(descent: Descent) -> bool:
@@ -166,6 +199,10 @@ def takes(descent: Descent) -> bool:
 def _rows(table: Tensor, taken: Tensor) -> Tensor:
     """Rows (C, B, ...) of tables (C, n, ...)."""
     return table.flatten(0, 1).index_select(0, taken.flatten()).view(*taken.shape, -1)
+
+
+def _add_one(values: Tensor, old: float, new: float) -> None:
+    values.mul_(old).add_(new)
 
 
 def _add_rows(rows: Tensor, slopes: Tensor, values: Tensor, old: float, new: float) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 from torch import Tensor
 
@@ -50,12 +49,17 @@ class Chain:
     ) -> Tensor:
         if not (type(rule.outer.optimizer) is SGD and self.dense.takes(shard.x, shard.y)):
             return rule.by_gradients(self.gradient, theta, shard, factors)
-        fast = partial(self.dense.descend, rule, shard.x, shard.y)
+        own = () if factors is None else (factors.to(theta.dtype),)
 
-        def general(one: Tensor, rows: Tensor, *own: Tensor) -> tuple[Tensor]:
+        def fast(models: Tensor, rows: Tensor, *given: Tensor) -> tuple[Tensor]:
+            weights, held = (given[0], given[1:]) if own else (None, given)
+            return self.dense.descend(rule, shard.x, shard.y, models, rows, weights, *held)
+
+        def general(one: Tensor, rows: Tensor, *given: Tensor) -> tuple[Tensor]:
             planned = Steps(rows, [Step(row, padded=True, may_be_empty=True) for row in rows])
-            return (self.general.descend(one, replace(shard, planned=planned), rule, *own),)
+            weights, held = (given[0], given[1:]) if own else (None, given)
+            moving = replace(shard, planned=planned)
+            return (self.general.descend(one, moving, rule.holding(*held), weights),)
 
-        given = () if factors is None else (factors.to(theta.dtype),)
-        (update,) = Stacked(fast, general)(theta, shard.planned.rows, *given)
+        (update,) = Stacked(fast, general)(theta, shard.planned.rows, *own, *rule.held)
         return update

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from umbel.client.descent import Descent, Meta, Moreau
+from umbel.client.descent import Descent, Meta, Mixed, Moreau
 from umbel.client.kernels.moving import Path
 from umbel.client.kernels.schedule import BatchSchedule, SideBySide
 from umbel.client.objectives import BINARY, CLASSIFICATION, FEW, REGRESSION, Objective
@@ -50,6 +50,21 @@ class Course:
                 path.step_down(away, rule.outer)
         return [own.since(path) for own, path in zip(near, model, strict=True)]
 
+    def follow_mixed(self, rule: Mixed, model: Sequence[Path], own: Sequence[Path]) -> None:
+        """Move the model w, and v through mixtures of both."""
+        share = self.schedule.arranged(rule.share)[:, None, None]
+        pairs = zip(model, own, strict=True)
+        between = [other.mixture(path, share) for path, other in pairs]
+        for batch, one, other, mixture in self._at_work(model, own, between):
+            share = share[: len(batch.rows)]
+            for path, begin, end in zip(mixture, one, other, strict=True):
+                path.mix(begin, end, share)
+            for path, slope, taken in self._backward(one, batch):
+                path.step(slope, taken, rule.outer)
+            layers = zip(reversed(other), self._backward(mixture, batch), strict=True)
+            for path, (_, slope, taken) in layers:
+                path.step(slope * share, taken, rule.outer)
+
     def follow_meta(self, rule: Meta, model: Sequence[Path]) -> None:
         """Descend the loss after a gradient step."""
         trial = [path.at([torch.empty_like(part.now) for part in path.parts]) for path in model]
@@ -84,15 +99,18 @@ class Course:
     def _backward(
         self, model: Sequence[Path], batch: SideBySide
     ) -> Iterator[tuple[Path, Tensor, Tensor]]:
-        """Each layer from last to first, with the slope by its outputs and its inputs."""
+        """Each layer from the last to the first that moves: with its inputs, and the slope by its
+        outputs.
+        """
         passed = [model[0].taken(batch, self.x)]
         for path in model[:-1]:
             passed.append(path.forward(passed[-1]).relu_())
         outputs = model[-1].forward(passed[-1])
         slope = slope_of(self.objective, outputs, batch.labels(self.y), batch.shares)
-        for number in range(len(model) - 1, -1, -1):
+        lowest = next((n for n, path in enumerate(model) if not path.is_fixed), len(model))
+        for number in range(len(model) - 1, lowest - 1, -1):
             of_outputs = slope
-            if number:
+            if number > lowest:
                 slope = model[number].back(of_outputs)
                 slope = torch.ops.aten.threshold_backward(slope, passed[number], 0)
             yield model[number], of_outputs, passed[number]

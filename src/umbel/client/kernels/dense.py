@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from umbel.client.descent import Descent, Meta, Moreau, Rule
+from umbel.client.descent import Descent, Meta, Mixed, Moreau, Rule
 from umbel.client.kernels import by_example
 from umbel.client.kernels.by_example import ByExample, Span
 from umbel.client.kernels.course import Course, slope_of
@@ -37,6 +37,12 @@ class Layer:
     def end(self) -> int:
         """The start of the next layer."""
         return self.start + self.size_out * (self.size_in + self.has_bias)
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """The starts of the weights, and of the bias if there is one."""
+        cut = self.start + self.size_out * self.size_in
+        return (self.start, cut) if self.has_bias else (self.start,)
 
     def views(self, theta: Tensor) -> list[Tensor]:
         """Weights (C, out, in), and bias (C, 1, out) if there is one, in theta (C, P)."""
@@ -111,24 +117,33 @@ class Dense:
         theta: Tensor,
         rows: Tensor,
         factors: Tensor | None = None,
+        *held: Tensor,
     ) -> tuple[Tensor]:
-        """Changes (C, P) by all mini-batches: rows (C, S, B) of x and y; (C, 2, P) by a `Moreau`.
+        """Changes (C, P) by all mini-batches: rows (C, S, B) of x and y.
 
+        They are (C, 2, P) by a `Moreau` or a `Mixed`. `held` are the tensors (C, ...) of the rule.
         A negative row is padding, replaced by the row ~row. C may be 1 in each of the tensors.
         The outer optimiser must be SGD.
         """
-        height = max(map(len, (theta, rows) if factors is None else (theta, rows, factors)))
+        given = (theta, rows, *held) if factors is None else (theta, rows, factors, *held)
+        height = max(map(len, given))
         rows = rows.expand(height, -1, -1)
         factors = None if factors is None else factors.expand(height, -1, -1)
+        rule = rule.holding(*(each.expand(height, *each.shape[1:]) for each in held))
         schedule = BatchSchedule.of(rows, factors)
-        one = isinstance(rule, Descent) and schedule.at_work == [height]
-        if one and not sgd_of(rule.outer).weight_decay:
+        plain = isinstance(rule, Descent) and rule.constant is None and rule.spans is None
+        if plain and schedule.at_work == [height] and not sgd_of(rule.outer).weight_decay:
             return (self._one_step(rule.outer, x, y, theta, schedule),)
         received = schedule.arranged(theta.expand(height, -1))
         model = list(self._paths(rule, x, received, schedule))
         course = Course(self.objective, schedule, x, y, theta.dtype)
-        if isinstance(rule, Moreau):
-            personal = course.follow_moreau(rule, model)
+        if isinstance(rule, Moreau | Mixed):
+            if isinstance(rule, Moreau):
+                personal = course.follow_moreau(rule, model)
+            else:
+                own = schedule.arranged(rule.own)
+                personal = list(self._paths(rule, x, own, schedule))
+                course.follow_mixed(rule, model, personal)
             update = theta.new_empty(height, 2, theta.shape[1])
             self._put_updates(model, update[:, 0])
             self._put_updates(personal, update[:, 1])
@@ -145,16 +160,19 @@ class Dense:
         self, rule: Rule, x: Tensor, received: Tensor, schedule: BatchSchedule
     ) -> Iterator[Path]:
         """The path of each layer through the steps."""
-        passes = rule.steps if isinstance(rule, Moreau) else 1
+        passes, outer = rule.steps if isinstance(rule, Moreau) else 1, rule.outer
         for number, layer in enumerate(self.layers):
             values = layer.views(received)
             sizes = layer.size_in, layer.size_out
-            if number == 0 and not x.is_cuda and by_example.takes(rule.outer):
+            path: Path | None = None
+            if number == 0 and not x.is_cuda and by_example.takes(outer):
                 span = Span.of(schedule)
                 if by_example.is_faster(span, schedule, *sizes, passes):
-                    yield ByExample.of(rule.outer, x, span, *values)
-                    continue
-            yield Weights.of(rule.outer, *values)
+                    path = ByExample.of(outer, x, span, *values)
+            path = Weights.of(outer, *values) if path is None else path
+            if outer.constant is not None:
+                path = path.holding(layer.views(schedule.arranged(outer.constant)))
+            yield path if outer.spans is None else path.moving(*map(outer.moves, layer.starts))
 
     def _put_updates(self, paths: Sequence[Path], update: Tensor) -> None:
         for layer, path in zip(self.layers, paths, strict=True):

@@ -7,6 +7,8 @@ which makes convolutions on a CPU faster.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
@@ -61,47 +63,67 @@ class InPlace:
         if not isinstance(rule, Descent | Moreau):
             return rule.by_gradients(self.gradient, theta, shard, factors)
         received = self._load(theta)
+        outer = self._of_each(rule.outer)
+        memory = self._start(outer)
         if isinstance(rule, Descent):
-            memory = self._start(rule)
             for batch, own in weighted(shard, factors):
-                memory = self._step(rule, batch, own, memory)
-            return self._since(received, self.weights)
-        model, memory = (
+                memory = self._step(outer, batch, own, memory)
+            return self._since(received, self.weights, rule)
+        model, inner = (
             [weight.detach().clone() for weight in self.weights],
-            self._start(rule.outer),
+            self._of_each(rule.inner),
         )
         for batch, own in weighted(shard, factors):
             for _ in range(rule.steps):
-                self._step(rule.inner, batch, own, [(weight,) for weight in model])
+                self._step(inner, batch, own, [(weight,) for weight in model])
             pairs = zip(model, self.weights, strict=True)
             away = [rule.pull * (weight - near.detach()) for weight, near in pairs]
-            memory = _moved(rule.outer, model, away, memory)
-        return torch.stack([self._since(received, ends) for ends in (model, self.weights)])
+            memory = _moved(list(zip(model, (d for _, d in outer), strict=True)), away, memory)
+        ends = (model, self.weights)
+        return torch.stack([self._since(received, each, rule.outer) for each in ends])
 
-    def _start(self, descent: Descent) -> list[Memory]:
+    def _of_each(self, descent: Descent) -> list[tuple[Tensor, Descent]]:
+        """The weights that move, each with its own steps."""
+        sizes = [weight.numel() for weight in self.weights]
+        starts = accumulate(sizes, initial=0)
+        constant = descent.constant
+        parts = [None] * len(sizes) if constant is None else self._views(constant, self.weights)
+        every = zip(self.weights, starts, parts, strict=False)
+        return [(w, replace(descent, constant=p)) for w, begin, p in every if descent.moves(begin)]
+
+    def _start(self, moving: Sequence[tuple[Tensor, Descent]]) -> list[Memory]:
         """The memory before the first step, one for each of the weights, which will be moved."""
-        own = [weight.detach() for weight in self.weights]
-        return [descent.start(each.clone() if descent.proximal else each) for each in own]
+        own = [(weight.detach(), descent) for weight, descent in moving]
+        return [d.start(each.clone() if d.proximal else each) for each, d in own]
 
     def _step(
-        self, descent: Descent, batch: Batch, factors: Tensor | None, memory: Sequence[Memory]
+        self,
+        moving: Sequence[tuple[Tensor, Descent]],
+        batch: Batch,
+        factors: Tensor | None,
+        memory: Sequence[Memory],
     ) -> list[Memory]:
         """Take one step, and return the memory after it."""
         self._restart()
         loss = self._loss(batch, factors)
-        gradients = torch.autograd.grad(loss, self.weights, materialize_grads=True)
-        return _moved(descent, self.weights, gradients, memory)
+        weights = [weight for weight, _ in moving]
+        gradients = torch.autograd.grad(loss, weights, materialize_grads=True)
+        return _moved(moving, gradients, memory)
 
-    def _since(self, received: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
+    def _since(
+        self, received: Sequence[Tensor], weights: Sequence[Tensor], descent: Descent
+    ) -> Tensor:
         """The change (P,) to these weights, and to the statistics that the module holds."""
         ends = [*weights, *self.tensors[len(weights) :]]
         update = received[0].new_empty(sum(tensor.numel() for tensor in ends))
-        for into, new, old in zip(self._views(update), ends, received, strict=True):
-            torch.sub(new.detach(), old, out=into)
+        begin = 0
+        for into, new, old in zip(self._views(update, ends), ends, received, strict=True):
+            torch.sub(new.detach() if descent.moves(begin) else old, old, out=into)
+            begin += into.numel()
         return update
 
     def _load(self, theta: Tensor) -> list[Tensor]:
-        received = self._views(theta)
+        received = self._views(theta, self.tensors)
         with torch.no_grad():
             for tensor, values in zip(self.tensors, received, strict=True):
                 tensor.copy_(values)
@@ -121,9 +143,9 @@ class InPlace:
         cut = [place.rpartition(".") for place in (name, *further)]
         return [(self.module.get_submodule(owner), leaf) for owner, _, leaf in cut]
 
-    def _views(self, theta: Tensor) -> list[Tensor]:
-        parts = torch.split(theta, [tensor.numel() for tensor in self.tensors])
-        return [part.view(t.shape) for part, t in zip(parts, self.tensors, strict=True)]
+    def _views(self, values: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
+        parts = torch.split(values, [tensor.numel() for tensor in tensors])
+        return [part.view(t.shape) for part, t in zip(parts, tensors, strict=True)]
 
     def _loss(self, batch: Batch, factors: Tensor | None = None) -> Tensor:
         outputs = self.general.passed(self.module, self._laid_out(batch.x))
@@ -141,14 +163,13 @@ class InPlace:
 
 @torch.no_grad()
 def _moved(
-    descent: Descent,
-    weights: Sequence[Tensor],
+    moving: Sequence[tuple[Tensor, Descent]],
     gradients: Sequence[Tensor],
     memory: Sequence[Memory],
 ) -> list[Memory]:
     """Move weights down their gradients, and return the memory after it."""
     after = []
-    for weight, gradient, before in zip(weights, gradients, memory, strict=True):
+    for (weight, descent), gradient, before in zip(moving, gradients, memory, strict=True):
         direction, kept = descent.direction(gradient.to_dense(), weight, before)
         weight.sub_(direction, alpha=held(descent.lr, weight))
         after.append(kept)

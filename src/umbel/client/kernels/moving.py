@@ -6,7 +6,7 @@ Letters: C models, B examples.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self, TypeAlias
@@ -32,6 +32,8 @@ class Moving:
     now: Tensor
     received: Tensor | None  # None: all zeros
     velocity: Tensor | None
+    constant: Tensor | None = None  # added to each gradient
+    fixed: bool = False  # whether it never moves
 
     __repr__ = in_short
 
@@ -48,15 +50,20 @@ class Moving:
 
     def first(self, clients: int) -> Moving:
         """Return the tensor of only the first clients, in the same memory."""
-        every = (self.now, self.received, self.velocity)
-        return Moving(*(None if t is None else t[:clients] for t in every))  # type: ignore[arg-type]
+        every = (self.now, self.received, self.velocity, self.constant)
+        kept = (None if t is None else t[:clients] for t in every)
+        return replace(Moving(*kept), fixed=self.fixed)  # type: ignore[arg-type]
 
     def step(self, add: Adder, descent: Descent) -> None:
         """Take one step."""
+        if self.fixed:
+            return
         sgd, lr, pull = sgd_of(descent), descent.lr, descent.proximal
         now, received, velocity = self.now, self.received, self.velocity
         if velocity is not None:
             add(velocity, sgd.momentum, 1)
+            if self.constant is not None:
+                velocity.add_(self.constant)
             velocity.add_(now, alpha=held(sgd.weight_decay + pull, now))
             if received is not None:
                 velocity.sub_(received, alpha=held(pull, now))
@@ -67,6 +74,8 @@ class Moving:
             if received is not None:
                 now.add_(received, alpha=held(lr * pull, now))
         add(now, 1, held(-lr, now))
+        if self.constant is not None:
+            now.add_(self.constant, alpha=held(-lr, now))
 
     def put_update(self, into: Tensor) -> None:
         """Write the sum of all steps into `into`."""
@@ -92,9 +101,19 @@ class Path(ABC):
         """The bias (C, 1, out)."""
         return self.parts[1].now if len(self.parts) == 2 else None
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether no part ever moves."""
+        return all(part.fixed for part in self.parts)
+
     def first(self, clients: int) -> Self:
         """The path of only the first clients, in the same memory."""
         return replace(self, parts=tuple(part.first(clients) for part in self.parts))
+
+    def moving(self, *moves: bool) -> Self:
+        """The path of which some parts never move."""
+        pairs = zip(self.parts, moves, strict=True)
+        return replace(self, parts=tuple(replace(part, fixed=not each) for part, each in pairs))
 
     def zeros(self) -> Self:
         """Zeros of the same shapes, which paths are added to."""
@@ -110,6 +129,17 @@ class Path(ABC):
         """These values, whose steps began where those of another path did."""
         pairs = zip(self.parts, begun.parts, strict=True)
         return replace(self, parts=tuple(Moving(a.now, b.received, None) for a, b in pairs))
+
+    def mixture(self, other: Self, share: Tensor) -> Self:
+        """A path for mixtures of another path and this one, which has this share (C, 1, 1)."""
+        mixed = self.at([torch.empty_like(part.now) for part in self.parts])
+        mixed.mix(other, self, share)
+        return mixed
+
+    def mix(self, one: Path, other: Path, share: Tensor) -> None:
+        """Set the values to a mixture of two, of which the second has this share (C, 1, 1)."""
+        for part, first, second in zip(self.parts, one.parts, other.parts, strict=True):
+            torch.lerp(first.now, second.now, share, out=part.now)
 
     def put(self, start: Path, by: Path, times: float) -> None:
         """Set the values to start + times by."""
@@ -144,6 +174,10 @@ class Path(ABC):
             part.put_update(into)
 
     @abstractmethod
+    def holding(self, constants: Sequence[Tensor]) -> Path:
+        """The same path with constants that are added to the gradients of its parts."""
+
+    @abstractmethod
     def taken(self, batch: SideBySide, x: Tensor) -> Tensor:
         """The input of these examples to a first layer; x is the storage."""
 
@@ -174,6 +208,11 @@ class Weights(Path):
     def of(cls, descent: Descent, *received: Tensor) -> Weights:
         """Return the path of received weights (C, out, in), and bias (C, 1, out) if any."""
         return cls(tuple(Moving.of(each, descent) for each in received))
+
+    def holding(self, constants: Sequence[Tensor]) -> Weights:
+        """The same path with constants that are added to the gradients of its parts."""
+        pairs = zip(self.parts, constants, strict=True)
+        return replace(self, parts=tuple(replace(p, constant=each) for p, each in pairs))
 
     def taken(self, batch: SideBySide, x: Tensor) -> Tensor:
         return batch.inputs(x)
