@@ -235,6 +235,8 @@ def test_public_names_are_pinned() -> None:
             "Sequential",
         ),
         *("PFedMe", "PerFedAvg", "Personal", "Privacy", "RandomClusters"),
+        *("CLoVE", "FeSEM", "FedGroup", "FedRC", "SRFCA"),
+        *("ControlVariates", "DynamicPenalty", "HeadFirst", "MixedModel", "PersonalModel"),
         *("Served", "Setup", "Sources", "State", "UsageError", "Vectorised", "__version__"),
         *("execute", "find_experiment", "finish", "load", "read", "resume", "scenario"),
         *("plot", "plot_clusters", "progress", "table", "write_report"),

@@ -205,6 +205,20 @@ def ask(engine: Engine, request: Request) -> Flow[Replies]:
     return (yield request)
 
 
+def relay(flow: Flow[T], ask: Callable[[Request], Flow[Replies]]) -> Flow[T]:
+    """Return the result of a flow, with each of its requests answered by `ask`.
+
+    So a method around another one changes requests on their way out, and replies on their way back.
+    """
+    try:
+        request = next(flow)
+        while True:
+            request = flow.send((yield from ask(request)))
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
 def drive(flow: Flow[T], engine: Engine) -> T:
     """Run a flow to its end, with `engine` answering its requests.
 

@@ -48,7 +48,7 @@ from umbel.client.work import (
     Work,
 )
 from umbel.client.work.local_training import check_no_pull, check_plain_steps
-from umbel.flow import Flow, Replies, Request, Rows
+from umbel.flow import Flow, Replies, Request, Rows, relay
 from umbel.help.field_docs import explain_all
 from umbel.reduction import Reduction, Sums, Updates
 from umbel.server.aggregation import Averaging, cluster_mean
@@ -200,6 +200,7 @@ __all__ = [
     "one_model",
     "own_loss",
     "principal_vectors",
+    "relay",
     "spectral",
     "train",
     "train_best",

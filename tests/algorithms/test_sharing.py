@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 import umbel
-from umbel.algorithms.sharing import SharingState
+from umbel.algorithms.base import KeptState
 from umbel.client.batches import Batch
 from umbel.client.work import joined, parted
 from umbel.experiment.toml_file import plain, structured
-from umbel.method import Context, Flow, losses, one_model
+from umbel.method import Context, Flow, Rows, mixture_weights, one_model
 from umbel.result.run import Experiment
 from umbel.testing import blobs, check_method, mlp
 
@@ -59,7 +59,7 @@ def test_what_is_not_shared_goes_on_where_the_client_left_it(share: Any, shared:
     method = umbel.Sharing(umbel.FedAvg(local=WHOLE), share=share)
     run = umbel.Run(method, federation, NET, seed=0)
     start = run.start(2)
-    assert isinstance(start, SharingState)
+    assert isinstance(start, KeptState)
     model, own = start.models[0], [start.models[0].clone() for _ in range(3)]
     for state, record in run.rounds(2):
         trained = [
@@ -68,7 +68,7 @@ def test_what_is_not_shared_goes_on_where_the_client_left_it(share: Any, shared:
         ]
         mean = (20 * trained[0] + 10 * trained[1] + 30 * trained[2]) / 60
         model, own = torch.where(shared, mean, model), trained
-        assert isinstance(state, SharingState)
+        assert isinstance(state, KeptState)
         torch.testing.assert_close(state.models[0], model)
         torch.testing.assert_close(state.kept, torch.stack(own)[:, ~shared])
         assert record.bytes_down == 3 * 4 * int(shared.sum())
@@ -129,7 +129,7 @@ def test_clustered_methods_cluster_by_what_is_shared() -> None:
     method = umbel.Sharing(umbel.FLHC(num_clusters=2, cluster_round=2, local=local), share="B")
     *_, (state, record) = umbel.Run(method, blobs(), NET, seed=0).rounds(8)
     assert record.ari == 1.0
-    assert isinstance(state, SharingState)
+    assert isinstance(state, KeptState)
     assert state.kept.shape == (8, int(A.sum()))
 
 
@@ -137,8 +137,8 @@ def test_what_is_trained_only_to_find_clusters_is_not_kept() -> None:
     inner = umbel.FLHC(num_clusters=2, cluster_round=1, local=WHOLE)
     run = umbel.Run(umbel.Sharing(inner, kept=("3.*",)), blobs(), mlp())
     (before, _), (clustered, _) = run.rounds(2)
-    assert isinstance(before, SharingState)
-    assert isinstance(clustered, SharingState)
+    assert isinstance(before, KeptState)
+    assert isinstance(clustered, KeptState)
     assert len(clustered.models) == 2
     assert torch.equal(clustered.models[0], before.models[0])
     assert torch.equal(clustered.kept, before.kept)
@@ -176,19 +176,20 @@ def test_what_can_not_be_shared_in_part_is_refused() -> None:
 
 @dataclass(frozen=True)
 class Asking(umbel.Algorithm[umbel.State]):
-    """A method of one's own, which does not say that it asks for losses."""
+    """A method of one's own, which does not say that it asks for weights of a mixture."""
 
     def init(self, setup: umbel.Setup) -> umbel.State:
         return one_model(setup)
 
     def round(self, state: umbel.State, ctx: Context) -> Flow[umbel.State]:
-        yield from losses(state.models, ctx)
+        weights = torch.ones(len(ctx.cohort), 1)
+        yield from mixture_weights(state.models, Rows(weights, torch.arange(len(weights))), ctx)
         return state
 
 
 def test_a_method_of_ones_own_is_found_out_in_the_round_in_which_it_asks() -> None:
     run = umbel.Run(umbel.Sharing(Asking(), kept=("3.*",)), blobs(), mlp())
-    with pytest.raises(umbel.UsageError, match="share: Asking asks clients for MeanLoss"):
+    with pytest.raises(umbel.UsageError, match="clients of Asking are asked for MixtureWeights"):
         next(run.rounds(1))
 
 

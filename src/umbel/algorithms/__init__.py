@@ -25,10 +25,20 @@ from umbel.algorithms.pacfl import PACFL
 from umbel.algorithms.per_fedavg import PerFedAvg
 from umbel.algorithms.pfedme import PFedMe
 from umbel.algorithms.random_clusters import RandomClusters
+from umbel.algorithms.remembered import Remembered
 from umbel.algorithms.restarts import Restarts
 from umbel.algorithms.sattler import Sattler
 from umbel.algorithms.sharing import Sharing
 from umbel.algorithms.sr_fca import SRFCA
+from umbel.client.layout import HEAD, NORMS
+from umbel.client.work import LocalTraining
+from umbel.client.work.schemes import (
+    ControlVariates,
+    DynamicPenalty,
+    HeadFirst,
+    MixedModel,
+    PersonalModel,
+)
 from umbel.server.aggregation import Averaging
 from umbel.server.averaging_rules import RULES, AveragingRule
 
@@ -57,6 +67,7 @@ __all__ = [
     "PFedMe",
     "PerFedAvg",
     "RandomClusters",
+    "Remembered",
     "Restarts",
     "Sattler",
     "Sharing",
@@ -71,6 +82,8 @@ ALGORITHMS: dict[str, type[Algorithm[Any]] | Algorithm[Any]] = {
         for name, rule in RULES.items()
         if rule.step is not AveragingRule.step
     },
+    "scaffold": Remembered(FedAvg(LocalTraining(scheme=ControlVariates()), Averaging("equal"))),
+    "feddyn": Remembered(FedAvg(LocalTraining(scheme=DynamicPenalty()), Averaging("equal"))),
     "ifca": IFCA,
     "flacc": FLACC,
     "cfl-gp": CFLGP,
@@ -89,6 +102,11 @@ ALGORITHMS: dict[str, type[Algorithm[Any]] | Algorithm[Any]] = {
     "fedem": FedEM,
     "fedrc": FedRC,
     "fedsoft": FedSoft,
+    "ditto": Remembered(FedAvg(LocalTraining(scheme=PersonalModel()))),
+    "apfl": Remembered(FedAvg(LocalTraining(scheme=MixedModel()), Averaging("equal"))),
+    "fedper": Sharing(FedAvg(), kept=(HEAD,)),
+    "fedrep": Sharing(FedAvg(LocalTraining(scheme=HeadFirst()), Averaging("equal")), kept=(HEAD,)),
+    "fedbn": Sharing(FedAvg(averaging=Averaging("equal")), kept=(NORMS,)),
     "pfedme": PFedMe,
     "per-fedavg": PerFedAvg,
     "fedlease": FedLEASE,

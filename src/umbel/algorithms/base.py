@@ -13,7 +13,9 @@ from torch import Tensor
 
 from umbel.checks import UsageError, check, check_memory
 from umbel.client.layout import Layout
-from umbel.client.work import LocalTraining, MeanLoss, Routed, Work
+from umbel.client.work import JointScore, LocalTraining, MeanLoss, Routed, Work
+from umbel.client.work.local_training import training_in, trainings
+from umbel.client.work.schemes import Plain, Scheme
 from umbel.flow import Flow, Rows
 from umbel.seeds import Stream, seed_of
 from umbel.server.aggregation import Averaging, moved
@@ -58,6 +60,25 @@ class State:
 
 
 S = TypeVar("S", bound=State)
+
+
+@dataclass(frozen=True)
+class KeptState(State):
+    """The state of a method, and what its clients keep; `models` and `labels` are the method's."""
+
+    states_in: ClassVar[str] = "inner"
+
+    inner: tuple[State, ...]  # one: the state of the method within
+    kept: Tensor  # (M, Q) the values that stay with each client
+
+    @classmethod
+    def around(cls, inner: State, kept: Tensor) -> KeptState:
+        """Return the state around that of the method within."""
+        return cls(inner.models, inner.labels, (inner,), kept)
+
+    @property
+    def labels_end(self) -> int:
+        return self.inner[0].labels_end
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -345,6 +366,30 @@ class Wrapper(Algorithm[S]):
 
     def evidence(self, state: S, sample: Sample) -> Mapping[str, Tensor]:
         return self.of.evidence(self.inner(state), sample)
+
+
+def scheme_of(method: Algorithm[Any]) -> Scheme | None:
+    """The scheme by which a method's clients train; None if it is plain.
+
+    Raises `UsageError` if some clients would train without it.
+    """
+    name, held = type(method).__name__, [method, *method.sends]
+    schemes = {each.scheme for one in held for each in trainings(one)} | {
+        each.scheme for each in method.sends if isinstance(each, LocalTraining)
+    }
+    asked = [each for each in schemes if not isinstance(each, Plain)]
+    if not asked:
+        return None
+    said = type(asked[0]).__name__
+    for work in method.sends:
+        hidden = [each for each in trainings(work) if each.scheme == asked[0]]
+        follows = training_in(work) is not None or isinstance(work, JointScore)
+        expected = f"possible: clients of {name} train in a {type(work).__name__}, a way of its own"
+        check(follows or not hidden, "local.scheme", said, expected)
+    found = [each for each in map(training_in, method.sends) if each is not None]
+    once = len(asked) == 1 and any(each.scheme == asked[0] for each in found)
+    check(once, "local.scheme", said, f"possible: clients of {name} do not train by it alone")
+    return asked[0]
 
 
 def one_model(setup: Setup) -> State:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import chain
@@ -22,6 +22,13 @@ TRACKING = (_NormBase, _SpectralNorm)
 """Modules of torch that change their buffers in training: normalisation by statistics."""
 
 
+HEAD, NORMS = "@head", "@norms"
+"""Words in place of a pattern: the last layer that is trained, and all normalisation layers."""
+
+NORMALISING = (_NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
+"""The normalisation layers of torch."""
+
+
 @dataclass(frozen=True)
 class Entry:
     """One tensor of a module: its name and its shape."""
@@ -37,6 +44,8 @@ class Layout:
 
     weights: tuple[Entry, ...]  #: the trained parameters, in order
     rest: tuple[Entry, ...]  #: the buffers that training changes
+    #: names of those that belong to normalisation layers
+    norms: frozenset[str] = field(default=frozenset(), repr=False)
 
     @cached_property
     def num_weights(self) -> int:
@@ -66,13 +75,27 @@ class Layout:
     def mask(self, patterns: Sequence[str], field: str = "shared") -> Tensor:
         """(P,) bool: the values of tensors whose name matches a pattern such as `"trunk.*"`.
 
-        Raises `UsageError` for a pattern of this field that matches no name.
+        The words `HEAD` and `NORMS` match layers. Raises `UsageError` for a pattern of this field
+        that matches no name, and for `NORMS` if the network has no normalisation layer.
         """
         entries = self.weights + self.rest
-        hits = matching([name for e in entries for name in (e.name, *e.also)], patterns, field)
+        names = [name for e in entries for name in (e.name, *e.also)]
+        last = self.weights[-1].name.rpartition(".")[0] if self.weights else ""
+        words = {HEAD: {n for n in names if n.rpartition(".")[0] == last}, NORMS: self.norms}
+        expected = "possible: the network has no normalisation layer"
+        check(bool(self.norms) or NORMS not in patterns, field, NORMS, expected)
+        hits = matching(names, [pattern for pattern in patterns if pattern not in words], field)
+        hits.update(*(words[pattern] for pattern in patterns if pattern in words))
         sizes = torch.tensor([entry.shape.numel() for entry in entries])
         flags = torch.tensor([not hits.isdisjoint((e.name, *e.also)) for e in entries])
         return flags.repeat_interleave(sizes)
+
+
+def spans_of(mask: Tensor) -> tuple[tuple[int, int], ...]:
+    """The ranges of theta in which a mask (P,) is True."""
+    edges = torch.cat([mask.new_zeros(1), mask, mask.new_zeros(1)]).int().diff().nonzero()[:, 0]
+    begins, ends = edges[::2].tolist(), edges[1::2].tolist()
+    return tuple(zip(begins, ends, strict=True))
 
 
 def matching(
@@ -151,11 +174,17 @@ def layout_of(module: nn.Module, moving: Sequence[str]) -> tuple[Layout, torch.d
     named: dict[int, list[str]] = {}
     for name, parameter in _by_any_name(module).items():
         named.setdefault(id(parameter), []).append(name)
-    parts = [
+    trained, held = (
         tuple(Entry(n, t.shape, tuple(named.get(id(t), [n])[1:])) for n, t in part.items())
         for part in (weights, rest)
-    ]
-    return Layout(*parts), dtypes.pop()
+    )
+    norms = frozenset(
+        f"{place}.{name}" if place else name
+        for place, part in module.named_modules()
+        if isinstance(part, NORMALISING)
+        for name in tensors_of(part)
+    )
+    return Layout(trained, held, norms & {*weights, *rest}), dtypes.pop()
 
 
 def _unseen(module: nn.Module) -> str:

@@ -70,7 +70,7 @@ class Routing:
     @cached_property
     def own(self) -> Layout:
         """The layout of the own part: all values that a client's training changes."""
-        return Layout(self.plain.weights + self.routers, self.plain.rest)
+        return Layout(self.plain.weights + self.routers, self.plain.rest, self.plain.norms)
 
     @cached_property
     def layout(self) -> Layout:
@@ -79,7 +79,7 @@ class Routing:
             Entry(_beside(entry, OTHERS), Size((self.num_experts - 1, *entry.shape)))
             for entry in self._matrices
         )
-        return Layout(self.own.weights, (*self.plain.rest, *others))
+        return Layout(self.own.weights, (*self.plain.rest, *others), self.plain.norms)
 
     @cached_property
     def num_router_values(self) -> int:

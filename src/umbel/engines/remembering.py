@@ -56,6 +56,8 @@ class Remembering(Layer):
         losses = every[request.clients]
         chosen = losses.argmin(1)
         theta = {**request.each, "theta": Rows(models, chosen)}
+        if request.each:  # what is sent beside the models may be for the one that is chosen
+            theta["chosen"] = Rows(chosen, torch.arange(len(chosen)))
         replies = yield from ask(self.engine, replace(request, work=work.then, each=theta))
         return replace(replies, columns={**replies.columns, "chosen": chosen, "losses": losses})
 

@@ -27,7 +27,7 @@ from umbel.run.participation import Participation, smallest_share
 from umbel.run.personal import Personal
 from umbel.run.rounds import Opened, Rounds
 from umbel.run.start import check_private, check_settings
-from umbel.run.wrappers import under, unwrapped
+from umbel.run.wrappers import completed, under
 from umbel.settings import Settings
 
 LONGEST_NAME = 230
@@ -74,7 +74,7 @@ class ExperimentSettings(Settings):
         check(fine, "name", self.name, FOLDER_NAME)
         private = self.privacy.clip is not None
         check_settings(self.seed, self.participation, self.evaluate_every, private)
-        object.__setattr__(self, "algorithm", unwrapped(self.algorithm))
+        object.__setattr__(self, "algorithm", completed(self.algorithm))
         check_private(self.algorithm, self.privacy)
         check(self.rounds >= 1, "rounds", self.rounds, "1 or more")
         check(self.checkpoint_every >= 1, "checkpoint_every", self.checkpoint_every, "1 or more")

@@ -14,6 +14,7 @@ from umbel.algorithms.base import Algorithm
 from umbel.client.optimizers import OPTIMIZERS, Optimizer
 from umbel.client.schedules import SCHEDULES, Schedule
 from umbel.client.work import WORKS, Work
+from umbel.client.work.schemes import SCHEMES, Scheme
 from umbel.data.scenarios import SCENARIOS
 from umbel.data.scenarios.base import Scenario
 from umbel.data.shifts import SHIFTS, Shift
@@ -33,6 +34,7 @@ REGISTRIES: Mapping[type, Mapping[str, Any]] = {
     Shift: SHIFTS,
     Optimizer: OPTIMIZERS,
     Schedule: SCHEDULES,
+    Scheme: SCHEMES,
     Clusterer: CLUSTERERS,
     Work: WORKS,
     AveragingRule: RULES,

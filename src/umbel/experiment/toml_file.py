@@ -19,6 +19,7 @@ from cattrs.errors import BaseValidationError, IterableValidationError, Iterable
 from cattrs.gen import make_dict_structure_fn
 
 from umbel.algorithms.base import Algorithm
+from umbel.algorithms.restarts import innermost
 from umbel.checks import UsageError, check, nearest
 from umbel.client.imports import imported
 from umbel.experiment.errors import TableError, problems
@@ -319,10 +320,10 @@ def _named(converter: Converter, table: Any, kind: type, looking: bool) -> Any:
     entry = _entry(settings.pop("name", None), kind)
     if not isinstance(entry, type):
         below = {key: value for key, value in plain(entry).items() if key != "name"}
-        entry, settings = type(entry), merged(below, settings)
+        entry, settings = type(innermost(entry)), merged(below, settings)
     _check_free(entry)
     if kind is Algorithm:
-        return wrappers.structured(settings, entry, converter.structure)
+        return wrappers.completed(wrappers.structured(settings, entry, converter.structure))
     return converter.structure(settings, entry)
 
 

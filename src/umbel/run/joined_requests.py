@@ -10,6 +10,7 @@ import torch
 
 from umbel.client.optimizers import SGD
 from umbel.client.work import LocalTraining, SharedTraining, Work
+from umbel.client.work.schemes import Plain
 from umbel.engines.vectorised import ROWS
 from umbel.flow import Request, Rows
 
@@ -91,6 +92,8 @@ def trains(request: Request) -> bool:
         work = work.local
     # Subclasses may do more, so only these very classes are taken.
     if type(work) is not LocalTraining or type(work.optimizer) is not SGD:
+        return False
+    if work.scheme != Plain():
         return False
     # A single step is computed from the one model. Clients with one example take the fewest steps.
     return work.batching.size(1)[0] > 1

@@ -43,7 +43,7 @@ from umbel.run.returned_values import as_assigned, as_given, as_state, check_jud
 from umbel.run.scores import ClientScores, Judged, score
 from umbel.run.start import check_private, check_settings, engine_of, first_state
 from umbel.run.story import told
-from umbel.run.wrappers import unwrapped
+from umbel.run.wrappers import completed
 from umbel.server.ask import Context
 from umbel.settings import Settings, argument, hinting
 from umbel.summary import few, settings
@@ -109,7 +109,7 @@ class Rounds(Settings):
         check_settings(self.seed, self.participation, self.evaluate_every, private)
         expected = "a Net; write Net(lambda: MyModule(...))"
         check(isinstance(self.net, Net), "net", self.net, expected)
-        object.__setattr__(self, "algorithm", unwrapped(self.algorithm))
+        object.__setattr__(self, "algorithm", completed(self.algorithm))
         check_private(self.algorithm, self.privacy, self.net)
         check_names(self.metrics)
         check_metrics(self.metrics, self.net.objective)

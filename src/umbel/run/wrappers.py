@@ -1,4 +1,7 @@
-"""Wrappers of methods, `Restarts` and `Sharing`: the table of any method may have their keys."""
+"""Wrappers of methods: the table of any method may have the keys of `Restarts` and `Sharing`.
+
+`Remembered` has none: the scheme of a method's local training asks for it.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,11 @@ from contextlib import AbstractContextManager
 from dataclasses import fields, replace
 from typing import Any
 
-from umbel.algorithms import Restarts, Sharing
-from umbel.algorithms.base import Algorithm, Wrapper
+from umbel.algorithms import Remembered, Restarts, Sharing
+from umbel.algorithms.base import Algorithm, Wrapper, scheme_of
 from umbel.checks import within
 
-WRAPPERS: tuple[type[Wrapper[Any]], ...] = (Restarts, Sharing)
+WRAPPERS: tuple[type[Wrapper[Any]], ...] = (Restarts, Sharing, Remembered)
 """The outermost first."""
 
 
@@ -39,20 +42,23 @@ def structured(
     about = {key: settings[key] for key in keys_of(outer) if key in settings}
     alone = {key: value for key, value in settings.items() if key not in about}
     of = structured(alone, method, structure, rest)
-    whole = structure({**about, "of": of}, outer)
-    return unwrapped(whole)
+    return structure({**about, "of": of}, outer)
 
 
-def unwrapped(algorithm: Algorithm[Any]) -> Algorithm[Any]:
-    """Return the method without wrappers that change nothing, such as `Restarts` with one start.
+def completed(algorithm: Algorithm[Any]) -> Algorithm[Any]:
+    """Return the method in the wrapper that its scheme of training needs, and in no idle ones.
 
-    Every run and experiment drops them, so that its states and its file are those of the method.
+    Every run and experiment drops wrappers that change nothing, such as `Restarts` with one start,
+    so that its states and its file are those of the method. Raises `UsageError` if some clients
+    would train without the scheme.
     """
     if not isinstance(algorithm, Wrapper):
-        return algorithm
-    of = unwrapped(algorithm.of)
+        scheme = scheme_of(algorithm)
+        return Remembered(algorithm) if scheme is not None and scheme.column else algorithm
+    alone = isinstance(algorithm, Remembered | Sharing)
+    of = algorithm.of if alone else completed(algorithm.of)
     if algorithm.idle:
-        return of
+        return completed(of)
     return algorithm if of is algorithm.of else replace(algorithm, of=of)
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from umbel.algorithms.base import Algorithm
+from umbel.run.wrappers import completed
 from umbel.testing.absences import (
     a_federation_of_one_client_is_fine_or_refused,
     clients_never_asked_are_served,
@@ -60,6 +61,7 @@ __all__ = [
 
 def check_method(algorithm: Algorithm[Any]) -> None:
     """Call all `CHECKS` with a method. Raises `AssertionError` for the first check that fails."""
+    algorithm = completed(algorithm)
     for check in CHECKS:
         check(algorithm)
 

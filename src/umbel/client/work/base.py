@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -144,6 +144,9 @@ class Work(Settings, ABC):
     hyper-parameters. It has no access to other clients, the server or the engine, and must not
     branch on the values of tensors: engines run it for many clients at once, unless it is `alone`.
     """
+
+    #: whether `inner` is called with all that the client is sent, and no other work trains in it
+    relays: ClassVar[bool] = False
 
     @property
     def inner(self) -> Work | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -28,6 +28,8 @@ class ChooseByLoss(Work):
     `losses` (K,).
     """
 
+    relays: ClassVar[bool] = True
+
     then: Work  #: the work with the chosen model
     #: whether losses are those of all training examples, or of the first mini-batch
     judge: Judge = "all"
@@ -41,7 +43,7 @@ class ChooseByLoss(Work):
         losses = mean_losses(net, models, self._judged(shard))
         chosen = losses.argmin()
         theta = models.index_select(0, chosen[None])[0]
-        reply = self.then(net, shard, {**sent, "theta": theta})
+        reply = self.then(net, shard, {**sent, "theta": theta, "chosen": chosen})
         return {**reply, "chosen": chosen, "losses": losses}
 
     def _judged(self, shard: Shard) -> Iterator[Batch]:

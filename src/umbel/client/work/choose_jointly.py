@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -30,6 +30,8 @@ class JointScore(Work):
     own step with the last change of model k. The similarity with a change of zero is 0. See `Joint`
     for the options.
     """
+
+    relays: ClassVar[bool] = True
 
     #: local training; only its first mini-batch is used
     local: LocalTraining = field(default_factory=LocalTraining)
@@ -90,6 +92,8 @@ class ChooseJointly(Work):
     The reply is the reply of `score.local` with `chosen` and `scores` (K,).
     """
 
+    relays: ClassVar[bool] = True
+
     score: JointScore  #: how models are scored, and how the chosen one is trained
 
     @property
@@ -101,12 +105,12 @@ class ChooseJointly(Work):
         given = sent["given"]
         chosen = torch.where(given >= 0, given, scores.argmax())
         theta = sent["models"].index_select(0, chosen[None])[0]
-        reply = self.score.local(net, shard, {"theta": theta})
+        reply = self.score.local(net, shard, {**sent, "theta": theta, "chosen": chosen})
         return {**reply, "chosen": chosen, "scores": scores}
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         num_models, *shape = sent["models"]
-        trained = self.score.local.promises({"theta": torch.Size(shape)})
+        trained = self.score.local.promises({**sent, "theta": torch.Size(shape)})
         chosen = Promise((), torch.int64, low=0, high=num_models - 1)
         return {**trained, **self.score.promises(sent), "chosen": chosen}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -19,6 +20,8 @@ class Feature(Work):
 
     Without coordinates, the feature is the whole gradient or update. Kim et al. 2024, eq. 80.
     """
+
+    relays: ClassVar[bool] = True
 
     of: Work  #: the work that computes the gradient or update
 

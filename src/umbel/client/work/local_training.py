@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from math import inf
 from sys import float_info
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from umbel.client.net import Net
 from umbel.client.optimizers import SGD, Optimizer
 from umbel.client.schedules import Constant, Schedule
 from umbel.client.work.base import COUNT, Batching, Cost, Footprint, Plans, Promise, Work
+from umbel.client.work.schemes import Plain, Scheme
 from umbel.seeds import generators
 
 Everything = Literal["all"]
@@ -47,6 +48,8 @@ class LocalTraining(Work):
     proximal: float = 0.0  #: mu of FedProx: adds mu/2 |theta - received|^2 to the loss
     optimizer: Optimizer = field(default_factory=SGD)  #: turns gradients into steps
     schedule: Schedule = field(default_factory=Constant)  #: the factor of `lr` in each round
+    #: corrections of the steps, and personal models beside the shared one
+    scheme: Scheme = field(default_factory=Plain)
 
     def __post_init__(self) -> None:
         check(0 < self.lr < inf, "lr", self.lr, "more than 0, and finite")
@@ -55,6 +58,7 @@ class LocalTraining(Work):
         check(self.steps is None or self.steps >= 1, "steps", self.steps, "1 or more")
         check(0 < self.lr_decay <= 1, "lr_decay", self.lr_decay, "in (0, 1]")
         check(self.proximal >= 0, "proximal", self.proximal, "0 or more")
+        self.scheme.check(self.descent)
 
     def at_round(self, number: int) -> LocalTraining:
         """The same with the learning rate of this round, counted from 0."""
@@ -87,8 +91,11 @@ class LocalTraining(Work):
         return Batching(Plans(self._plans), draws=self.batch_size != "all", shape=self.shape)
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        update = net.descend(sent["theta"], shard, self.descent)
-        return {"update": update, "num_examples": shard.num_examples}
+        known = not self.scheme.column or self.scheme.kept({n: t.shape for n, t in sent.items()})
+        how = "possible: nobody sends what clients remember, as umbel.Run does"
+        check(bool(known), "local.scheme", type(self.scheme).__name__, how)
+        trained = self.scheme.train(self, net, shard, sent)
+        return {**trained, "num_examples": shard.num_examples}
 
     @property
     def descent(self) -> Descent:
@@ -107,25 +114,59 @@ class LocalTraining(Work):
 
     def shape(self, num_examples: int) -> tuple[int, int]:
         """The number and the size of mini-batches."""
-        steps = self.epochs * self._per_epoch(num_examples) if self.steps is None else self.steps
-        return steps, batch_width(num_examples, self.batch_size)
+        per_epoch = self._per_epoch(num_examples)
+        steps = self.epochs * per_epoch if self.steps is None else self.steps
+        return steps + self.scheme.epochs_before * per_epoch, batch_width(
+            num_examples, self.batch_size
+        )
 
     def _per_epoch(self, num_examples: int) -> int:
         width = batch_width(num_examples, self.batch_size)
         return num_examples // width if self.drop_last else -(-num_examples // width)
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
-        return {"update": Promise(tuple(sent["theta"])), "num_examples": COUNT}
+        kept = self.scheme.kept(sent)
+        column = {} if kept is None else {self.scheme.column: Promise(tuple(kept))}
+        return {"update": Promise(tuple(sent["theta"])), **column, "num_examples": COUNT}
 
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:  # noqa: ARG002
-        return Footprint(0, 1)
+        return Footprint(0, 1, self.scheme.models)
 
     def cost(self, num_examples: int, sent: Mapping[str, torch.Size]) -> Cost:  # noqa: ARG002
         steps, width = self.shape(num_examples)
         per_epoch = self._per_epoch(num_examples)
         in_epoch = per_epoch * width if self.drop_last else num_examples
         epochs, more = divmod(steps, per_epoch)
-        return Cost(gradients=epochs * in_epoch + min(more * width, in_epoch))
+        seen = epochs * in_epoch + min(more * width, in_epoch)
+        return Cost(gradients=seen * self.scheme.times)
+
+
+def training_in(work: Work) -> LocalTraining | None:
+    """The training that a work does with all that its client is sent; None if it does none."""
+    while not isinstance(work, LocalTraining):
+        if not work.relays or work.inner is None:
+            return None
+        work = work.inner
+    return work
+
+
+def trainings(settings: Any) -> Iterator[LocalTraining]:
+    """All the local training among the fields of a method or a work, and within these."""
+    for member in fields(settings):
+        value = getattr(settings, member.name)
+        if isinstance(value, LocalTraining):
+            yield value
+        elif isinstance(value, Work):
+            yield from trainings(value)
+
+
+def plainly(work: Work) -> Work:
+    """The same work, in which clients train without a scheme."""
+    if isinstance(work, LocalTraining):
+        return replace(work, scheme=Plain())
+    within = {f.name: getattr(work, f.name) for f in fields(work)}
+    plain = {name: plainly(value) for name, value in within.items() if isinstance(value, Work)}
+    return replace(work, **plain) if plain else work
 
 
 def check_no_pull(local: LocalTraining) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 from umbel.checks import check
 from umbel.client.batches import Shard, wide
 from umbel.client.net import Net
-from umbel.client.work.base import Promise, Work
+from umbel.client.work.base import MEMORY, Promise, Work
 
 MOST_DECIMALS = 30
 """Number of decimal places that still matter in single precision."""
@@ -23,6 +24,8 @@ class Quantised(Work):
 
     Kim et al. 2024, E.1 "Decimal point quantization": further digits are set to 0, not rounded.
     """
+
+    relays: ClassVar[bool] = True
 
     of: Work  #: the work whose reply is cut
     digits: int  #: number of decimal places
@@ -37,7 +40,8 @@ class Quantised(Work):
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         scale = 10.0**self.digits
         reply = self.of(net, shard, sent)
-        floats = {name for name, value in reply.items() if value.is_floating_point()}
+        to_server = reply.keys() - {MEMORY}
+        floats = {name for name in to_server if reply[name].is_floating_point()}
         return reply | {name: _cut(reply[name], scale) for name in floats}
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:

@@ -1,9 +1,10 @@
-"""Local training of a model of which only a part is shared; the rest stays with the client."""
+"""Any work with a model of which only a part is shared; the rest stays with the client."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -11,18 +12,23 @@ from torch import Tensor
 from umbel.client.batches import Shard
 from umbel.client.layout import Layout
 from umbel.client.net import Net
-from umbel.client.work.base import COUNT, MEMORY, Footprint, Promise, Work
-from umbel.client.work.local_training import LocalTraining
+from umbel.client.work.base import MEMORY, Cost, Footprint, Promise, Work
+
+OF_MODELS, STEPS = ("theta", "models", "moves"), ("update", "gradient")
+"""Names of what is sent, and of columns of replies, that have a value for each of a model."""
 
 
 @dataclass(frozen=True)
 class SharedTraining(Work):
-    """Train a model that consists of the shared part `theta` (S,) and the client's memory (Q,).
+    """Do a work with models of the shared part (S,) that is sent, and the client's memory (Q,).
 
-    The reply is the update (S,) of the shared part, and the memory after training.
+    Updates and gradients in the reply are those of the shared part, and features are 0 in the
+    other. The reply of a work that trains has the memory after training, too.
     """
 
-    local: LocalTraining  #: mini-batches, learning rate and optimizer
+    relays: ClassVar[bool] = True
+
+    local: Work  #: the work with whole models
     kept: tuple[str, ...]  #: patterns of the values that stay with the client
 
     @property
@@ -30,22 +36,35 @@ class SharedTraining(Work):
         return self.local
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        here = sent["theta"].device
+        here, memory = sent[MEMORY].device, sent[MEMORY]
         shared, own = (rows.to(here) for rows in parted(net.layout, self.kept))
-        theta = joined(sent["theta"], sent[MEMORY], shared, own)
-        update = net.descend(theta, shard, self.local.descent)
-        return {
-            "update": update.index_select(0, shared),
-            "num_examples": shard.num_examples,
-            MEMORY: sent[MEMORY] + update.index_select(0, own),
-        }
+        whole = {name: value for name, value in sent.items() if name != MEMORY}
+        for name in whole.keys() & {*OF_MODELS}:
+            rows = whole[name]
+            mine = memory.expand(*rows.shape[:-1], -1)
+            mine = torch.zeros_like(mine) if name == "moves" else mine
+            whole[name] = joined(rows, mine, shared, own)
+        reply = self.local(net, shard, whole)
+        answer = {n: v.index_select(0, shared) if n in STEPS else v for n, v in reply.items()}
+        if "feature" in reply:
+            coordinates = sent.get("coordinates", torch.arange(net.layout.num_values, device=here))
+            answer["feature"] = reply["feature"] * ~torch.isin(coordinates, own)
+        if "update" in reply:
+            answer[MEMORY] = memory + reply["update"].index_select(0, own)
+        return answer
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
-        return {
-            "update": Promise(tuple(sent["theta"])),
-            "num_examples": COUNT,
-            MEMORY: Promise(tuple(sent[MEMORY])),
+        (size,) = sent[MEMORY]
+        whole = {
+            name: torch.Size([*shape[:-1], shape[-1] + size]) if name in OF_MODELS else shape
+            for name, shape in sent.items()
+            if name != MEMORY
         }
+        found = self.local.promises(whole)
+        for name in found.keys() & {*STEPS}:
+            (width,) = found[name].shape
+            found[name] = Promise((width - size,))
+        return {**found, MEMORY: Promise((size,))} if "update" in found else found
 
     def widths(self, layout: Layout) -> tuple[int, ...]:
         """Return the numbers of values of the shared part, and of the whole model."""
@@ -53,6 +72,9 @@ class SharedTraining(Work):
 
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
         return self.local.footprint(sent)
+
+    def cost(self, num_examples: int, sent: Mapping[str, torch.Size]) -> Cost:
+        return self.local.cost(num_examples, sent)
 
 
 def parted(layout: Layout, kept: tuple[str, ...]) -> tuple[Tensor, Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -23,6 +24,8 @@ class TrainAndGradient(Work):
     A mini-batch of the gradient is the one that `gradient` would draw by itself; local training
     draws the same mini-batches as by itself.
     """
+
+    relays: ClassVar[bool] = True
 
     local: LocalTraining  #: how clients train
     gradient: Gradient = field(default_factory=Gradient)  #: the gradient that clients send beside

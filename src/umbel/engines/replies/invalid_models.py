@@ -39,7 +39,7 @@ def first_kept_statistic(request: Request, layout: Layout | None, width: int) ->
         return width
     if isinstance(request.work, SharedTraining):
         return int((parted(layout, request.work.kept)[1] < layout.num_weights).sum())
-    return layout.num_weights if width == layout.num_values else width
+    return layout.num_weights if width >= layout.num_values else width
 
 
 def floors(request: Request, layout: Layout, width: int, least: float) -> Tensor:
@@ -113,7 +113,7 @@ def overflows(request: Request, replies: Replies) -> dict[int, str]:
 
 def _sends_gradients(work: Work) -> bool:
     """Return True if the column `gradient` has gradients as umbel's works send them."""
-    while isinstance(work, Quantised | ChooseByLoss | Routed):
+    while isinstance(work, Quantised | ChooseByLoss | Routed | SharedTraining):
         assert work.inner is not None
         work = work.inner
     return type(work) in (Gradient, TrainAndGradient)  # your own work may send other values

@@ -17,6 +17,7 @@ from umbel.client.net import Net
 from umbel.client.work import MEMORY, Promise, Work
 from umbel.client.work.base import promised
 from umbel.client.work.loss_bounds import MAX_LOSS
+from umbel.client.work.schemes import CONTROL
 from umbel.engines.replies.invalid_models import first_kept_statistic, first_statistic
 from umbel.flow import Replies, Request
 from umbel.settings import Settings
@@ -209,7 +210,7 @@ def first_scaled(
     """
     if name == MEMORY:
         return first_kept_statistic(request, layout, width)
-    if name in ("gradient", "feature"):
+    if name in ("gradient", "feature", CONTROL):
         return width if _largest_weight(request, layout) > limits.max_value else 0
     return first_statistic(request, layout, width) if name == "update" else width
 
