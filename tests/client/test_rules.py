@@ -13,7 +13,7 @@ from torch.func import vmap
 import umbel
 from tests.federations import blobs, mlp
 from umbel.client.batches import Shard, Step, Steps
-from umbel.client.descent import Descent, Mixed, Rule
+from umbel.client.descent import Beside, Descent, Rule
 from umbel.client.kernels import by_example
 from umbel.client.net import Net
 from umbel.client.optimizers import SGD
@@ -50,7 +50,8 @@ def rules(descent: Descent, size: int) -> dict[str, list[Rule]]:
         "constant": [replace(descent, constant=each) for each in drawn],
         "first layer fixed": [replace(descent, spans=((56, size),)) for _ in SIZES],
         "last layer fixed": [replace(descent, spans=((0, 56),), constant=each) for each in drawn],
-        "mixed": [Mixed(descent, own, share) for own, share in zip(drawn, shares, strict=True)],
+        "mixed": [Beside(descent, descent, v, a) for v, a in zip(drawn, shares, strict=True)],
+        "beside": [Beside(descent, replace(descent, constant=-v), v) for v in drawn],
     }
 
 
@@ -77,7 +78,9 @@ def side_by_side(net: Net, theta: Tensor, every: list[Rule]) -> Tensor:
 
 
 @pytest.mark.parametrize("descent", [PLAIN, HEAVY, DECAYING], ids=["plain", "heavy", "decaying"])
-@pytest.mark.parametrize("name", ["constant", "first layer fixed", "last layer fixed", "mixed"])
+@pytest.mark.parametrize(
+    "name", ["constant", "first layer fixed", "last layer fixed", "mixed", "beside"]
+)
 @pytest.mark.parametrize("weights", [True, False])
 def test_all_kernels_take_the_same_steps(
     name: str, descent: Descent, weights: bool, monkeypatch: pytest.MonkeyPatch
@@ -109,7 +112,7 @@ class Normed(nn.Sequential):
 
 def test_statistics_of_layers_that_are_fixed_stay() -> None:
     net = umbel.Net(Normed)
-    theta, shard = net.new(seed=3), shards()[0]
+    theta, shard = net.new(seed=3), shards()[2]
     head = replace(PLAIN, spans=((72, net.layout.num_weights),))
     for each in (net, net.using("in-place")):
         change = each.descend(theta, shard, head)

@@ -211,28 +211,32 @@ class Meta(Unheld):
 
 
 @dataclass(frozen=True)
-class Mixed:
-    """Descent of a model w, and of v through the mixture share v + (1 - share) w.
+class Beside:
+    """Descent of a model w, and of another one v on the same mini-batches.
 
-    Deng et al. 2020, Algorithm 1. Both take each step from the values before it. The change is
-    (2, P): of w, and of v. Statistics of v are those of the mixture.
+    With a share, v descends through the mixture share v + (1 - share) w, from the values before
+    each step (Deng et al. 2020, Algorithm 1), and statistics of v are those of the mixture. The
+    change is (2, P): of w, and of v.
     """
 
-    outer: Descent  # the steps of both
+    outer: Descent  # the steps of w
+    inner: Descent  # the steps of v, by the same optimiser
     own: Tensor  # (P,) v, before the first step
-    share: Tensor  # () the share of v
+    share: Tensor | None = None  # () the share of v; None: v is not mixed
 
     __repr__ = in_short
 
     @property
     def held(self) -> tuple[Tensor, ...]:
-        """v and its share."""
-        return self.own, self.share
+        """v, its share, and the constant of its steps, as far as there are any."""
+        share = () if self.share is None else (self.share,)
+        return (self.own, *share, *self.inner.held)
 
-    def holding(self, *tensors: Tensor) -> Mixed:
-        """The same steps of another v, with another share."""
-        own, share = tensors
-        return replace(self, own=own, share=share)
+    def holding(self, *tensors: Tensor) -> Beside:
+        """The same steps of another v."""
+        own, *others = tensors
+        share = None if self.share is None else others.pop(0)
+        return replace(self, own=own, share=share, inner=self.inner.holding(*others))
 
     def by_gradients(
         self, gradient: Gradient, theta: Tensor, shard: Shard, factors: Tensor | None = None
@@ -240,16 +244,16 @@ class Mixed:
         model, own, memory, memory_of_own = theta, self.own, None, None
         for batch, weights in weighted(shard, factors):
             slope, _, rest = gradient(model, batch, weights)
-            cut = len(slope)
-            mixture = torch.cat([torch.lerp(model[:cut], own[:cut], self.share), own[cut:]])
-            memory = self.outer.start(theta[:cut]) if memory is None else memory
+            cut, point = len(slope), own
+            if self.share is not None:
+                point = torch.cat([torch.lerp(model[:cut], own[:cut], self.share), own[cut:]])
+            if memory is None or memory_of_own is None:
+                memory = self.outer.start(theta[:cut])
+                memory_of_own = self.inner.start(self.own[:cut])
             model, memory = self.outer.step(model, slope, rest, memory, batch)
-            slope, _, rest = gradient(mixture, batch, weights)
-            if memory_of_own is None:
-                memory_of_own = self.outer.start(self.own[:cut])
-            own, memory_of_own = self.outer.step(
-                own, self.share * slope, rest, memory_of_own, batch
-            )
+            slope, _, rest = gradient(point, batch, weights)
+            slope = slope if self.share is None else self.share * slope
+            own, memory_of_own = self.inner.step(own, slope, rest, memory_of_own, batch)
         return torch.stack([model - theta, own - self.own])
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from umbel.client.descent import Descent, Meta, Mixed, Moreau, Rule
+from umbel.client.descent import Beside, Descent, Meta, Moreau, Rule
 from umbel.client.kernels import by_example
 from umbel.client.kernels.by_example import ByExample, Span
 from umbel.client.kernels.course import Course, slope_of
@@ -121,7 +121,7 @@ class Dense:
     ) -> tuple[Tensor]:
         """Changes (C, P) by all mini-batches: rows (C, S, B) of x and y.
 
-        They are (C, 2, P) by a `Moreau` or a `Mixed`. `held` are the tensors (C, ...) of the rule.
+        They are (C, 2, P) by a `Moreau` or a `Beside`. `held` are the tensors (C, ...) of the rule.
         A negative row is padding, replaced by the row ~row. C may be 1 in each of the tensors.
         The outer optimiser must be SGD.
         """
@@ -135,15 +135,15 @@ class Dense:
         if plain and schedule.at_work == [height] and not sgd_of(rule.outer).weight_decay:
             return (self._one_step(rule.outer, x, y, theta, schedule),)
         received = schedule.arranged(theta.expand(height, -1))
-        model = list(self._paths(rule, x, received, schedule))
+        model = list(self._paths(rule.outer, x, received, schedule, passes_of(rule)))
         course = Course(self.objective, schedule, x, y, theta.dtype)
-        if isinstance(rule, Moreau | Mixed):
+        if isinstance(rule, Moreau | Beside):
             if isinstance(rule, Moreau):
                 personal = course.follow_moreau(rule, model)
             else:
                 own = schedule.arranged(rule.own)
-                personal = list(self._paths(rule, x, own, schedule))
-                course.follow_mixed(rule, model, personal)
+                personal = list(self._paths(rule.inner, x, own, schedule, 1, model[0]))
+                course.follow_beside(rule, model, personal)
             update = theta.new_empty(height, 2, theta.shape[1])
             self._put_updates(model, update[:, 0])
             self._put_updates(personal, update[:, 1])
@@ -157,15 +157,22 @@ class Dense:
         return (schedule.restored(update),)
 
     def _paths(
-        self, rule: Rule, x: Tensor, received: Tensor, schedule: BatchSchedule
+        self,
+        outer: Descent,
+        x: Tensor,
+        received: Tensor,
+        schedule: BatchSchedule,
+        passes: int,
+        beside: Path | None = None,
     ) -> Iterator[Path]:
-        """The path of each layer through the steps."""
-        passes, outer = rule.steps if isinstance(rule, Moreau) else 1, rule.outer
+        """The path of each layer through the steps; the first may be one `beside` another."""
         for number, layer in enumerate(self.layers):
             values = layer.views(received)
             sizes = layer.size_in, layer.size_out
             path: Path | None = None
-            if number == 0 and not x.is_cuda and by_example.takes(outer):
+            if number == 0 and isinstance(beside, ByExample):
+                path = beside.beside(outer, *values)
+            elif number == 0 and not x.is_cuda and by_example.takes(outer) and beside is None:
                 span = Span.of(schedule)
                 if by_example.is_faster(span, schedule, *sizes, passes):
                     path = ByExample.of(outer, x, span, *values)
@@ -187,6 +194,11 @@ class Dense:
         given = batch.inputs(x), batch.labels(y)
         update, _ = self._pass(received, *given, -descent.lr * batch.shares)
         return schedule.restored(update)
+
+
+def passes_of(rule: Rule) -> int:
+    """The number of gradients of the model on each mini-batch."""
+    return rule.steps if isinstance(rule, Moreau) else 1
 
 
 def recognise(module: nn.Module, objective: Objective, half: bool = False) -> Dense | None:

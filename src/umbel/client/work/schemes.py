@@ -15,7 +15,7 @@ from torch import Tensor
 
 from umbel.checks import check
 from umbel.client.batches import Shard, Step, Steps
-from umbel.client.descent import Descent, Mixed
+from umbel.client.descent import Beside, Descent
 from umbel.client.layout import HEAD, Layout, spans_of
 from umbel.client.net import Net
 from umbel.client.optimizers import SGD
@@ -122,6 +122,7 @@ class PersonalModel(Scheme):
 
     uses: ClassVar[Literal["cluster", "kept", "served"]] = "kept"
     times: ClassVar[int] = 2
+    models: ClassVar[int] = 2
 
     pull: float = 1.0  #: lambda, the weight of the penalty; 0: v is trained by its client alone
 
@@ -135,8 +136,9 @@ class PersonalModel(Scheme):
         # pull (v - w) is the pull towards v as it began, and a constant.
         away = self.pull * (own - theta)[: net.layout.num_weights] if self.pull else None
         near = replace(local.descent, proximal=self.pull, constant=away)
-        update = net.descend(theta, shard, local.descent)
-        return {"update": update, MEMORY: own + net.descend(own, shard, near)}
+        rule = Beside(local.descent, near, own)
+        update, change = net.descend(theta, shard, rule).unbind(-2)
+        return {"update": update, MEMORY: own + change}
 
 
 @dataclass(frozen=True)
@@ -201,7 +203,7 @@ class MixedModel(Scheme):
         self, local: Training, net: Net, shard: Shard, sent: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
         theta, own, share = sent["theta"], sent[MEMORY][:-1], sent[MEMORY][-1]
-        rule = Mixed(local.descent, own, share)
+        rule = Beside(local.descent, local.descent, own, share)
         update, change = net.descend(theta, shard, rule).unbind(-2)
         if self.adaptive:
             cut = net.layout.num_weights
