@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from umbel.client.schedules import CosineRestarts, InverseTime
     from umbel.client.work import Gradient, LocalTraining
     from umbel.client.work.schemes import (
+        Contrast,
         ControlVariates,
         DynamicPenalty,
         HeadFirst,
@@ -104,6 +105,7 @@ __all__ = [
     "Averaging",
     "CLoVE",
     "ClusterCount",
+    "Contrast",
     "ControlVariates",
     "CosineRestarts",
     "DynamicPenalty",
@@ -253,6 +255,7 @@ _HOMES = {
     ),
     "umbel.client.work": ("Gradient", "LocalTraining"),
     "umbel.client.work.schemes": (
+        "Contrast",
         "ControlVariates",
         "DynamicPenalty",
         "HeadFirst",

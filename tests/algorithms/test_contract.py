@@ -42,7 +42,7 @@ from umbel.algorithms import (
     Sattler,
 )
 from umbel.algorithms.base import Algorithm, State
-from umbel.algorithms.restarts import RestartsState, method_of
+from umbel.algorithms.restarts import RestartsState, innermost, method_of
 from umbel.checks import UsageError
 from umbel.client.net import Net
 from umbel.client.optimizers import SGD
@@ -175,7 +175,7 @@ def test_every_registered_method_is_listed_here() -> None:
 def class_of(name: str) -> type[Algorithm[Any]]:
     """The class of a registered method; some names stand for settings of one."""
     entry = ALGORITHMS[name]
-    return entry if isinstance(entry, type) else type(entry)
+    return entry if isinstance(entry, type) else type(innermost(entry))
 
 
 def make_run(algorithm: Algorithm[Any], **changes: Any) -> Run:

@@ -18,6 +18,7 @@ from umbel.client.layout import NORMS
 from umbel.client.objectives import Objective
 from umbel.client.work import Gradient, LocalTraining
 from umbel.client.work.schemes import (
+    Contrast,
     ControlVariates,
     DynamicPenalty,
     HeadFirst,
@@ -184,6 +185,33 @@ def test_a_dynamic_penalty_adds_the_mean_of_what_clients_remember() -> None:
     near(toy.after(exact, toy.start(exact, 1.0)).models, 2)
 
 
+def test_features_are_held_near_the_received_model_and_away_from_the_last() -> None:
+    scheme, z, other = Contrast(1.0, 0.5), torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
+    near(scheme.term(z, z, other), 0.126928)  # log(1 + e^-2)
+    near(scheme.term(z, z, z), 0.693147)  # log 2
+    near(scheme.term(z, -z, z), 4.018150)
+
+
+def test_a_contrast_begins_with_the_first_model_that_a_client_has_trained() -> None:
+    plain, contrast = umbel.FedAvg(SMALL, EQUAL), fedavg(Contrast(5.0), local=SMALL)
+    assert torch.equal(run(fedavg(Contrast(0.0), local=SMALL)).models, run(plain).models)
+    torch.testing.assert_close(run(contrast, 1).models, run(plain, 1).models)
+    assert not torch.allclose(run(contrast, 2).models, run(plain, 2).models)
+    with pytest.raises(
+        umbel.UsageError, match=r"layer: '9' is not the name of a layer: 0, 1, 2, 3"
+    ):
+        run(fedavg(Contrast(layer="9"), local=SMALL))
+
+
+def test_features_are_what_a_layer_gives() -> None:
+    net, x = mlp(), torch.randn(4, 6)
+    theta = net.new(seed=1)
+    module = net.module(theta)
+    assert isinstance(module, nn.Sequential)
+    torch.testing.assert_close(net.features(theta, x), module[:3](x))
+    torch.testing.assert_close(net.features(theta, x, "1"), module[:2](x))
+
+
 def run(method: Algorithm[Any], rounds: int = 2, net: umbel.Net | None = None) -> Any:
     *_, (state, _) = umbel.Run(method, blobs(), net or mlp(), seed=3).rounds(rounds)
     return state
@@ -225,6 +253,7 @@ PARTS: dict[str, Callable[[Any], Algorithm[Any]]] = {
     "scaffold": lambda method: schemed(method, ControlVariates()),
     "apfl": lambda method: schemed(method, MixedModel()),
     "feddyn": lambda method: schemed(method, DynamicPenalty(0.1)),
+    "moon": lambda method: schemed(method, Contrast(5.0)),
     "fedrep": lambda method: umbel.Sharing(
         schemed(method, HeadFirst(head_epochs=1)), kept=("3.*",)
     ),
@@ -268,7 +297,9 @@ def test_parts_keep_the_contract_inside_other_methods(name: str, part: str) -> N
     check_method(PARTS[part](CLUSTERED[name]))
 
 
-@pytest.mark.parametrize("name", ["ditto", "scaffold", "apfl", "fedper", "fedrep", "feddyn"])
+@pytest.mark.parametrize(
+    "name", ["ditto", "scaffold", "apfl", "fedper", "fedrep", "feddyn", "moon"]
+)
 def test_methods_by_name_keep_the_contract(name: str) -> None:
     check_method(made(name))
 

@@ -33,6 +33,7 @@ from umbel.algorithms.sr_fca import SRFCA
 from umbel.client.layout import HEAD, NORMS
 from umbel.client.work import LocalTraining
 from umbel.client.work.schemes import (
+    Contrast,
     ControlVariates,
     DynamicPenalty,
     HeadFirst,
@@ -84,6 +85,7 @@ ALGORITHMS: dict[str, type[Algorithm[Any]] | Algorithm[Any]] = {
     },
     "scaffold": Remembered(FedAvg(LocalTraining(scheme=ControlVariates()), Averaging("equal"))),
     "feddyn": Remembered(FedAvg(LocalTraining(scheme=DynamicPenalty()), Averaging("equal"))),
+    "moon": Remembered(FedAvg(LocalTraining(scheme=Contrast()))),
     "ifca": IFCA,
     "flacc": FLACC,
     "cfl-gp": CFLGP,

@@ -100,7 +100,9 @@ class FedLEASE(Algorithm[FedLEASEState]):
 
     @property
     def sends(self) -> tuple[Work, ...]:
-        return self.local, self._long, Routed(self.local, self.num_clusters or self.max_clusters)
+        most = self.num_clusters or self.max_clusters
+        experts = (Routed(self.local, most),) if most > 1 else ()  # one expert mixes with none
+        return self.local, self._long, *experts
 
     def init(self, setup: Setup) -> FedLEASEState:
         setup.warn_if_shorter(self.warm_up + 1, "warm_up", "clusters its clients")

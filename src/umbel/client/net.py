@@ -288,6 +288,25 @@ class Net:
         update = self.kernel.descend(begun, shard, rule, factors)
         return update if begun is theta else update + (begun - theta)
 
+    def features(self, theta: Tensor, x: Tensor, layer: str = "") -> Tensor:
+        """What a layer gives for inputs (B, ...) in evaluation mode: (B, F).
+
+        `layer` is its name in the module; "" stands for what the last trained layer is given.
+        Raises `UsageError` if no layer has this name.
+        """
+        return General(self.modules, self.objective).features(self.settled(theta), x, layer)
+
+    def gradient_with(
+        self, theta: Tensor, batch: Batch, term: Callable[[Tensor], Tensor], layer: str = ""
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The gradient of the mean loss and of the mean of a term (B,) of features (B, F).
+
+        Features are those of `features`, in training mode. Gives the gradient (num_weights,), the
+        whole loss (), and the rest of theta after the pass.
+        """
+        general = General(self.modules, self.objective)
+        return general.gradient_with(self.settled(theta), batch, layer, term)
+
     def training_loss(self, weights: Tensor, rest: Tensor, batch: Batch) -> Tensor:
         """Mean loss () in training mode and full precision, which has second derivatives."""
         general = General(self.modules, self.objective)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.backends import cudnn
 from torch.func import functional_call, vjp
 
-from umbel.checks import UsageError
+from umbel.checks import UsageError, check
 from umbel.client.batches import Batch, Shard
 from umbel.client.descent import Rule
 from umbel.client.kernels.modules import Modules
@@ -56,6 +56,30 @@ class General:
         self, theta: Tensor, shard: Shard, rule: Rule, factors: Tensor | None = None
     ) -> Tensor:
         return rule.by_gradients(self.gradient, theta, shard, factors)
+
+    def features(self, theta: Tensor, x: Tensor, layer: str) -> Tensor:
+        """What a layer gives for inputs (B, ...) in evaluation mode; "": what the last is given."""
+        with _watched(self.modules.evaluating, layer or self._before_last) as seen:
+            self.outputs(theta, x)
+        return seen[-1].flatten(1)
+
+    def gradient_with(
+        self, theta: Tensor, batch: Batch, layer: str, term: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Do as `gradient`, with a term (B,) of the layer's features (B, F) added to the losses."""
+        cut = self.modules.layout.num_weights
+
+        def loss(weights: Tensor) -> tuple[Tensor, Tensor]:
+            with _watched(self.modules.training, layer or self._before_last) as seen:
+                plain, rest = self.loss(weights, theta[cut:], batch)
+            return plain + batch.mean(term(seen[-1].flatten(1))), rest
+
+        return with_gradient(loss, theta[:cut])
+
+    @property
+    def _before_last(self) -> str:
+        """The layer whose weights are the last in theta, for its inputs."""
+        return "<" + self.modules.layout.weights[-1].name.rpartition(".")[0]
 
     def loss(
         self, weights: Tensor, rest: Tensor, batch: Batch, factors: Tensor | None = None
@@ -101,6 +125,25 @@ class General:
         without = x.is_cuda and self.modules.recurrent
         with SWAPPING.lock, WITHOUT_CUDNN.held() if without else nullcontext():
             return self.passed(self._holding(module, tensors), x)
+
+
+@contextmanager
+def _watched(module: nn.Module, layer: str) -> Iterator[list[Tensor]]:
+    """The outputs of a layer in passes within the block; those of "<layer" are its inputs."""
+    seen = list[Tensor]()
+    named = dict(module.named_modules())
+    name, inputs = layer.removeprefix("<"), layer.startswith("<")
+    known = ", ".join(each for each in named if each)
+    check(name in named, "layer", name, f"the name of a layer: {known}")
+
+    def see(_: nn.Module, given: tuple[Any, ...], result: object) -> None:
+        seen.append(one_tensor(given[0] if inputs else result))
+
+    handle = named[name].register_forward_hook(see)
+    try:
+        yield seen
+    finally:
+        handle.remove()
 
 
 def _apart(values: Tensor, entries: Sequence[Entry]) -> dict[str, Tensor]:

@@ -12,9 +12,10 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cosine_similarity, softplus
 
 from umbel.checks import check
-from umbel.client.batches import Shard, Step, Steps
+from umbel.client.batches import Batch, Shard, Step, Steps
 from umbel.client.descent import Beside, Descent
 from umbel.client.layout import HEAD, Layout, spans_of
 from umbel.client.net import Net
@@ -311,6 +312,52 @@ class DynamicPenalty(Scheme):
         return torch.cat([updates[:, :cut] - means / self.alpha, updates[:, cut:]], 1)
 
 
+@dataclass(frozen=True)
+class Contrast(Scheme):
+    """Features held near those of the received model, and away from the client's last: MOON.
+
+    Li, He & Song, Model-contrastive federated learning, CVPR 2021, Algorithm 1. To each example's
+    loss is added weight times -log(a / (a + b)), where a = exp(cos(z, z_received) / temperature)
+    and b is the same for the features of the model that the client trained last. The paper's
+    projection head is a part of the network, if there is one: `layer` names it.
+    """
+
+    times: ClassVar[int] = 3
+    models: ClassVar[int] = 3
+
+    weight: float = 1.0  #: mu
+    temperature: float = 0.5  #: tau
+    layer: str = ""  #: the layer that gives the features; "": what the last trained layer is given
+
+    def __post_init__(self) -> None:
+        check(self.weight >= 0, "weight", self.weight, "0 or more")
+        check(self.temperature > 0, "temperature", self.temperature, "more than 0")
+
+    def train(
+        self, local: Training, net: Net, shard: Shard, sent: Mapping[str, Tensor]
+    ) -> dict[str, Tensor]:
+        theta, last = sent["theta"], sent[MEMORY]
+        if not self.weight:
+            update = net.descend(theta, shard, local.descent)
+            return {"update": update, MEMORY: theta + update}
+
+        def gradient(
+            at: Tensor,
+            batch: Batch,
+            factors: Tensor | None = None,  # noqa: ARG001
+        ) -> tuple[Tensor, Tensor, Tensor]:
+            near, away = (net.features(one, batch.x, self.layer) for one in (theta, last))
+            return net.gradient_with(at, batch, lambda z: self.term(z, near, away), self.layer)
+
+        update = local.descent.by_gradients(gradient, theta, shard)
+        return {"update": update, MEMORY: theta + update}
+
+    def term(self, features: Tensor, near: Tensor, away: Tensor) -> Tensor:
+        """The term (B,) of features (B, F), those to be near to and those to be away from."""
+        alike = [cosine_similarity(features, each, dim=1) for each in (near, away)]
+        return self.weight * softplus((alike[1] - alike[0]) / self.temperature)
+
+
 def _of_chosen(sent: Mapping[str, Tensor]) -> Tensor:
     """The mean control (num_weights,) of the cluster that the client chose."""
     means = sent["means"]
@@ -324,4 +371,5 @@ SCHEMES: dict[str, type[Scheme]] = {
     "apfl": MixedModel,
     "fedrep": HeadFirst,
     "feddyn": DynamicPenalty,
+    "moon": Contrast,
 }
