@@ -59,7 +59,8 @@ def test_two_methods_end_on_a_page_and_only_a_lost_run_is_made_again(umbel: Shel
     assert (f"decided by seed {seeds[0]}" in str(one["marks"])) if seeds else not one["marks"]
     page = (umbel.folder / "runs" / "bench-smoke" / "bench.md").read_text(encoding="utf-8")
     assert "## Which method when" in page
-    assert page.count("\n| fedavg | ") == page.count("\n| local-only | ") == 1
+    assert page.count("\n| fedavg | one model | ") == 1
+    assert page.count("\n| local-only | personal | ") == 1
     lost = umbel.folder / "runs" / "bench-smoke" / "label-skew" / "fedavg-seed1"
     kept = lost.with_name("fedavg-seed0") / "records.jsonl"
     before = kept.stat().st_mtime_ns
@@ -84,6 +85,7 @@ def test_a_method_of_ones_own_takes_part_and_one_that_does_the_same_is_marked(
     assert "no adapters" in one["left_out"]["fedlease"]
     page = (umbel.folder / "runs" / "bench-smoke" / "bench.md").read_text(encoding="utf-8")
     assert "Left out: fedlease: net: no adapters" in page
+    assert "\n| Renamed | - | " in page
     assert "--no-import" in umbel.refused(*SHORT, "--add", "renamed_method.py", "--no-import")
     (umbel.folder / "two_methods.py").write_text(OWN + OWN.replace("Renamed", "Other"))
     said = umbel.refused(*SHORT, "--add", "two_methods.py")

@@ -12,6 +12,8 @@ from typing import Any
 
 from umbel.bench.audits import Runs, deciding_seeds, marks_of, ranked
 from umbel.bench.plan import Bench, BenchScenario, Choice
+from umbel.experiment.library import catalogue
+from umbel.experiment.toml_file import plain
 from umbel.folder.sessions_file import environment
 from umbel.report.best_method import chance, said, verdict
 from umbel.report.comparison import Sheet, sheet
@@ -67,15 +69,19 @@ class ScenarioResults:
         whole = sheet([(name, self.runs[name]) for name in names])
         shown = [n for n, head in enumerate(whole.heads) if re.match(SHOWN, head)]
         pairs = {pair.other.name: pair for pair in (self.order.others if self.order else ())}
+        groups = {name: group for group, of in catalogue("methods").items() for name in of}
         rows = []
         for row in whole.rows:
+            registered = plain(self.runs[row[0]][0].experiment)["algorithm"]["name"]
             pair = pairs.get(row[0])
             lead = "-" if pair is None or pair.lead is None else said(pair.lead)
             p_value = "-" if pair is None or not pair.known else chance(pair.p_value)
             twice = "; ".join(self.marks.get(row[0], ())) or "-"
-            rows.append((*(row[n] for n in shown), lead, p_value, twice))
-        heads = (*(whole.heads[n] for n in shown), "behind the best", "p (Holm)", "look twice at")
-        return Sheet(heads, tuple(rows)).markdown
+            name, *values = (row[n] for n in shown)
+            rows.append((name, groups.get(registered, "-"), *values, lead, p_value, twice))
+        heads = [whole.heads[n] for n in shown]
+        heads = [heads[0], "group", *heads[1:], "behind the best", "p (Holm)", "look twice at"]
+        return Sheet(tuple(heads), tuple(rows)).markdown
 
     def section(self) -> Iterator[str]:
         """The results in Markdown."""
