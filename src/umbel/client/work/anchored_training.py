@@ -30,13 +30,11 @@ class AnchoredTraining(Work):
         return self.local
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        theta, cut = sent["theta"], net.layout.num_weights
-        descent = replace(self.local.descent, proximal=self.pull)
-        memory = descent.start(sent["anchor"][:cut])
-        for batch in shard.batches():
-            gradient, rest = net.gradient(theta, batch)
-            theta, memory = descent.step(theta, gradient, rest, memory, batch)
-        return {"update": theta - sent["theta"], "num_examples": shard.num_examples}
+        # The pull is one towards theta as it began, and a constant.
+        away = self.pull * (sent["theta"] - sent["anchor"])[: net.layout.num_weights]
+        near = replace(self.local.descent, proximal=self.pull, constant=away)
+        update = net.descend(sent["theta"], shard, near)
+        return {"update": update, "num_examples": shard.num_examples}
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         return self.local.promises(sent)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from umbel.client.batches import Shard
+from umbel.client.layout import spans_of
 from umbel.client.net import Net
 from umbel.client.work.base import MEMORY, Footprint, Promise, Work
 from umbel.client.work.local_training import LocalTraining
@@ -47,16 +48,11 @@ class PersonalTraining(Work):
         return {MEMORY: memory, "diverged": (~fine.all()).long()}
 
     def _trained(self, net: Net, shard: Shard, start: Tensor) -> Tensor:
-        if not self.parameters:
-            return start + net.descend(start, shard, self.local.descent)
-        tuned = net.layout.mask(self.parameters, "parameters").to(start.device)
-        theta, cut, descent = start, net.layout.num_weights, self.local.descent
-        inside = descent.start(start[:cut])
-        for batch in shard.batches():
-            gradient, rest = net.gradient(theta, batch)
-            moved, inside = descent.step(theta, gradient, rest, inside, batch)
-            theta = torch.where(tuned, moved, start)  # so weight decay does not change the others
-        return theta
+        descent = self.local.descent
+        if self.parameters:
+            tuned = net.layout.mask(self.parameters, "parameters")
+            descent = replace(descent, spans=spans_of(tuned))
+        return start + net.descend(start, shard, descent)
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         versions = sent[MEMORY][0] if MEMORY in sent else 0
