@@ -121,6 +121,7 @@ def test_every_method_has_experiments_on_every_scenario_or_a_reason(size: str) -
     for scenario in bench.scenarios.values():
         for method in bench.methods:
             choice = bench.choices(scenario, method)[-1]
+            assert "algorithm.local.lr" in choice, method
             try:
                 made = bench.experiment(scenario, method, choice, method, 0)
             except UsageError as error:

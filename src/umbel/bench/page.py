@@ -78,7 +78,8 @@ class ScenarioResults:
             p_value = "-" if pair is None or not pair.known else chance(pair.p_value)
             twice = "; ".join(self.marks.get(row[0], ())) or "-"
             name, *values = (row[n] for n in shown)
-            rows.append((name, groups.get(registered, "-"), *values, lead, p_value, twice))
+            group = groups.get(name, groups.get(registered, "-"))
+            rows.append((name, group, *values, lead, p_value, twice))
         heads = [whole.heads[n] for n in shown]
         heads = [heads[0], "group", *heads[1:], "behind the best", "p (Holm)", "look twice at"]
         return Sheet(tuple(heads), tuple(rows)).markdown

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from umbel.algorithms import ALGORITHMS
+from umbel.algorithms.restarts import innermost
 from umbel.checks import UsageError, nearest
 from umbel.client.imports import imported
 from umbel.experiment.experiment import ExperimentSettings
@@ -123,7 +124,7 @@ class Bench:
         """The settings that the table of a method may have."""
         name = self.methods[method]["method"]
         entry: Any = ALGORITHMS.get(name) or imported("--add", name)
-        return known_keys(entry if isinstance(entry, type) else type(entry))
+        return known_keys(entry if isinstance(entry, type) else type(innermost(entry)))
 
 
 def _named(option: str, given: str | None, known: Sequence[str]) -> Sequence[str]:
