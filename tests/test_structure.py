@@ -235,7 +235,7 @@ def test_public_names_are_pinned() -> None:
             "Sequential",
         ),
         *("PFedMe", "PerFedAvg", "Personal", "Privacy", "RandomClusters"),
-        *("CLoVE", "FeSEM", "FedGroup", "FedRC", "SRFCA"),
+        *("CLoVE", "FeSEM", "FedGroup", "FedRC", "FedSoft", "SRFCA", "StoCFL"),
         *(
             "Contrast",
             "ControlVariates",

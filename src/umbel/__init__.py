@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         FedLEASE,
         FedProx,
         FedRC,
+        FedSoft,
         FeSEM,
         FixedClusters,
         Joint,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         Restarts,
         Sattler,
         Sharing,
+        StoCFL,
     )
     from umbel.algorithms.base import Algorithm, Served, Setup, State
     from umbel.checks import UsageError
@@ -122,6 +124,7 @@ __all__ = [
     "FedLEASE",
     "FedProx",
     "FedRC",
+    "FedSoft",
     "FedYogi",
     "Federation",
     "FixedClusters",
@@ -160,6 +163,7 @@ __all__ = [
     "Sharing",
     "Sources",
     "State",
+    "StoCFL",
     "TrimmedMean",
     "UsageError",
     "Vectorised",
@@ -198,7 +202,9 @@ _HOMES = {
         "FeSEM",
         "FedGroup",
         "FedRC",
+        "FedSoft",
         "SRFCA",
+        "StoCFL",
         "FedAvg",
         "FedEM",
         "FedLEASE",

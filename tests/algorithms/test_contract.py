@@ -40,6 +40,7 @@ from umbel.algorithms import (
     RandomClusters,
     Restarts,
     Sattler,
+    StoCFL,
 )
 from umbel.algorithms.base import Algorithm, State
 from umbel.algorithms.restarts import RestartsState, innermost, method_of
@@ -103,6 +104,8 @@ def cases(local: LocalTraining) -> dict[str, Algorithm[Any]]:
         "fesem, trunk at random": FeSEM(2, "random", local=local, averaging=shared),
         "fedgroup": FedGroup(2, per_cluster=2, first_steps=5, local=local),
         "fedgroup, madc": FedGroup(2, first_steps=5, metric="madc", local=local, averaging=shared),
+        "stocfl": StoCFL(local=local),
+        "stocfl, trunk": StoCFL(0.5, 0.2, replace(local, epochs=5), local=local, averaging=shared),
         "sr-fca": SRFCA(quantile=0.4, smallest=1, refine_rounds=2, local=local),
         "sr-fca, threshold": SRFCA(threshold=1.0, refinements=1, local=local),
         "joint, restarts": Restarts(
@@ -222,7 +225,7 @@ def test_clusters_share_one_trunk_from_the_start_with_its_running_statistics(nam
 
 FINDERS = [
     *("cfl-gp", "clove", "fedgroup", "fl-hc", "flacc", "ifca-restarts", "joint", "lcfl", "oracle"),
-    *("pacfl", "sattler", "sr-fca"),
+    *("pacfl", "sattler", "sr-fca", "stocfl"),
 ]
 
 

@@ -28,6 +28,7 @@ from umbel.algorithms import (
     Joint,
     Restarts,
     Sattler,
+    StoCFL,
 )
 from umbel.algorithms.base import Algorithm, State
 from umbel.checks import UsageError
@@ -56,6 +57,7 @@ KEEPING: dict[str, tuple[Algorithm[Any], set[str]]] = {
     "fesem": (FeSEM(2, local=LOCAL), {"features"}),
     "joint": (Joint(2), {"scores"}),
     "fedgroup": (FedGroup(2, local=LOCAL), {"similarity"}),
+    "stocfl": (StoCFL(local=LOCAL), {"similarity"}),
     "sr-fca": (SRFCA(local=LOCAL), {"distance"}),
     "fedem": (FedEM(2, LOCAL), {"weights"}),
     "fedrc": (FedRC(2, LOCAL), {"weights"}),

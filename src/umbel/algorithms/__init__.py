@@ -30,6 +30,7 @@ from umbel.algorithms.restarts import Restarts
 from umbel.algorithms.sattler import Sattler
 from umbel.algorithms.sharing import Sharing
 from umbel.algorithms.sr_fca import SRFCA
+from umbel.algorithms.stocfl import StoCFL
 from umbel.client.layout import HEAD, NORMS
 from umbel.client.work import LocalTraining
 from umbel.client.work.schemes import (
@@ -72,6 +73,7 @@ __all__ = [
     "Restarts",
     "Sattler",
     "Sharing",
+    "StoCFL",
 ]
 
 ALGORITHMS: dict[str, type[Algorithm[Any]] | Algorithm[Any]] = {
@@ -100,6 +102,7 @@ ALGORITHMS: dict[str, type[Algorithm[Any]] | Algorithm[Any]] = {
     "fl-hc": FLHC,
     "pacfl": PACFL,
     "fedgroup": FedGroup,
+    "stocfl": StoCFL,
     "sr-fca": SRFCA,
     "fedem": FedEM,
     "fedrc": FedRC,
