@@ -161,6 +161,13 @@ def test_the_head_is_trained_before_the_body_and_stays_with_its_client() -> None
         near(state.models[:, 0], body)
 
 
+def test_a_head_without_epochs_never_moves() -> None:
+    toy, step = Toy([2, 6], [1, 3], weights=2), LocalTraining(lr=0.25, steps=1, batch_size="all")
+    for averaging, body in ((EQUAL, 7 / 4), (Averaging(), 2)):
+        method = fedavg(HeadFirst(head_epochs=0), averaging.weights, step)
+        near(toy.after(method, toy.start(method, 1.0, 1.0)).models, body, 1)
+
+
 def test_a_kept_head_trains_together_with_the_body() -> None:
     toy = Toy([2, 6], [1, 3], weights=2)
     step = LocalTraining(lr=0.25, steps=1, batch_size="all")
@@ -298,7 +305,7 @@ def test_parts_keep_the_contract_inside_other_methods(name: str, part: str) -> N
 
 
 @pytest.mark.parametrize(
-    "name", ["ditto", "scaffold", "apfl", "fedper", "fedrep", "feddyn", "moon"]
+    "name", ["ditto", "scaffold", "apfl", "fedper", "fedrep", "fedbabu", "feddyn", "moon"]
 )
 def test_methods_by_name_keep_the_contract(name: str) -> None:
     check_method(made(name))

@@ -111,6 +111,7 @@ ALGORITHMS: dict[str, type[Algorithm[Any]] | Algorithm[Any]] = {
     "apfl": Remembered(FedAvg(LocalTraining(scheme=MixedModel()), Averaging("equal"))),
     "fedper": Sharing(FedAvg(), kept=(HEAD,)),
     "fedrep": Sharing(FedAvg(LocalTraining(scheme=HeadFirst()), Averaging("equal")), kept=(HEAD,)),
+    "fedbabu": FedAvg(LocalTraining(scheme=HeadFirst(head_epochs=0)), Averaging("equal")),
     "fedbn": Sharing(FedAvg(averaging=Averaging("equal")), kept=(NORMS,)),
     "pfedme": PFedMe,
     "per-fedavg": PerFedAvg,

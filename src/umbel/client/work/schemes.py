@@ -223,16 +223,17 @@ class HeadFirst(Scheme):
     """Train the head alone, and then all the rest: the order of FedRep.
 
     Collins et al., Exploiting shared representations for personalized federated learning, ICML
-    2021, Algorithm 1. `LocalTraining` has the epochs or steps of the rest.
+    2021, Algorithm 1. `LocalTraining` has the epochs or steps of the rest. Without any of the head,
+    it stays as it began, as in FedBABU (Oh, Kim & Yun, ICLR 2022).
     """
 
     column: ClassVar[str] = ""
 
     head: tuple[str, ...] = (HEAD,)  #: patterns of the head's values; "@head" is the last layer
-    head_epochs: int = 10  #: number of passes that train the head
+    head_epochs: int = 10  #: number of passes that train the head; 0: it never moves
 
     def __post_init__(self) -> None:
-        check(self.head_epochs >= 1, "head_epochs", self.head_epochs, "1 or more")
+        check(self.head_epochs >= 0, "head_epochs", self.head_epochs, "0 or more")
 
     @property
     def epochs_before(self) -> int:
@@ -242,9 +243,11 @@ class HeadFirst(Scheme):
         self, local: Training, net: Net, shard: Shard, sent: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
         theta, head = sent["theta"], net.layout.mask(self.head, "local.scheme.head")
+        moved = replace(local.descent, spans=spans_of(~head))
+        if not self.head_epochs:
+            return {"update": net.descend(theta, shard, moved)}
         first, rest = self._divided(shard, local)
         update = net.descend(theta, first, replace(local.descent, spans=spans_of(head)))
-        moved = replace(local.descent, spans=spans_of(~head))
         return {"update": update + net.descend(theta + update, rest, moved)}
 
     def _divided(self, shard: Shard, local: Training) -> tuple[Shard, Shard]:
