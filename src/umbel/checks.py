@@ -113,6 +113,13 @@ def check(holds: bool, field: str, value: object, expected: str) -> None:
         raise UsageError(f"{field}: {shown(value)} is not {expected}")
 
 
+def check_least(settings: object, least: int, *names: str) -> None:
+    """Raise `UsageError` unless the settings of these names are None, or `least` or more."""
+    for name in names:
+        value = getattr(settings, name)
+        check(value is None or value >= least, name, value, f"{least} or more")
+
+
 def check_returned(recipe: object, built: object, kind: type, named: str) -> None:
     """Raise `UsageError` unless the `build` of a recipe has returned a value of this kind."""
     if not isinstance(built, kind):

@@ -22,7 +22,7 @@ from umbel.algorithms.base import (
     check_clustered,
     check_clusters,
 )
-from umbel.checks import check
+from umbel.checks import check, check_least
 from umbel.client.work import Feature, Gradient, LocalTraining, Quantised, Work
 from umbel.client.work.local_training import check_plain_steps
 from umbel.flow import Flow, Rows
@@ -107,9 +107,7 @@ class CFLGP(Algorithm[CFLGPState]):
     clusters: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        check(self.num_clusters >= 1, "num_clusters", self.num_clusters, "1 or more")
-        check(self.period >= 1, "period", self.period, "1 or more")
-        check(self.patience is None or self.patience >= 1, "patience", self.patience, "1 or more")
+        check_least(self, 1, "num_clusters", "period", "patience")
         last, once = self.until_round, self.until_round is None or self.patience is None
         first = 1 % self.period
         check(
@@ -117,7 +115,7 @@ class CFLGP(Algorithm[CFLGPState]):
         )
         check(once, "until_round", last, "allowed with patience: give one of the two")
         check_plain_steps(self.local, self.send)
-        check(self.compression >= 1, "compression", self.compression, "1 or more")
+        check_least(self, 1, "compression")
         summed = self.reduction == "sum" and self.send == "update"
         check(not summed, "reduction", self.reduction, '"mean", which send "update" needs')
         plain = self.reduction == "mean" or self.averaging == Averaging("equal")

@@ -20,7 +20,7 @@ from umbel.algorithms.base import (
     federate,
     with_lowest_loss,
 )
-from umbel.checks import check
+from umbel.checks import check_least
 from umbel.client.work import LocalTraining, MeanLoss, Work
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
@@ -65,9 +65,7 @@ class CLoVE(Algorithm[CLoVEState]):
     max_examples: int | None = None  #: most examples of a client for the loss of a model; None: all
 
     def __post_init__(self) -> None:
-        check(self.num_clusters >= 1, "num_clusters", self.num_clusters, "1 or more")
-        stop = self.stop_after
-        check(stop is None or stop >= 1, "stop_after", stop, "1 or more")
+        check_least(self, 1, "num_clusters", "stop_after")
         MeanLoss(self.max_examples)  # raises for numbers that are not allowed
 
     @property

@@ -20,7 +20,7 @@ from umbel.algorithms.base import (
     federate,
     one_model,
 )
-from umbel.checks import check
+from umbel.checks import check_least
 from umbel.client.work import LocalTraining, Work
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging, cluster_mean
@@ -72,8 +72,7 @@ class FedGroup(Algorithm[FedGroupState]):
     averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
 
     def __post_init__(self) -> None:
-        for name in ("num_clusters", "per_cluster", "first_steps"):
-            check(getattr(self, name) >= 1, name, getattr(self, name), "1 or more")
+        check_least(self, 1, "num_clusters", "per_cluster", "first_steps")
 
     @property
     def sends(self) -> tuple[Work, ...]:

@@ -21,7 +21,7 @@ from umbel.algorithms.base import (
     check_clustered,
     federate,
 )
-from umbel.checks import check
+from umbel.checks import check, check_least
 from umbel.client.routing import adapters_of, directions
 from umbel.client.work import LocalTraining, Routed, Work
 from umbel.flow import Flow, Rows
@@ -85,10 +85,8 @@ class FedLEASE(Algorithm[FedLEASEState]):
     averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
 
     def __post_init__(self) -> None:
-        check(self.warm_up >= 1, "warm_up", self.warm_up, "1 or more")
-        number = self.num_clusters
-        check(number is None or number >= 1, "num_clusters", number, "1 or more")
-        check(self.max_clusters >= 2, "max_clusters", self.max_clusters, "2 or more")
+        check_least(self, 1, "warm_up", "num_clusters")
+        check_least(self, 2, "max_clusters")
         least = 1 / (1 + REFERENCES)
         why = f"with {REFERENCES} simulated sets no chance is smaller, so that there is one expert"
         check(least < self.level <= 1, "level", self.level, f"in ({least:g}, 1]: {why}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from umbel.algorithms.base import Algorithm, Setup, State, federate, one_model
-from umbel.checks import check
+from umbel.checks import check, check_least
 from umbel.client.work import LocalTraining, MeanLoss, Work
 from umbel.flow import Flow
 from umbel.server.aggregation import Averaging
@@ -25,7 +25,7 @@ class FedProx(Algorithm[State]):
     averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
 
     def __post_init__(self) -> None:
-        check(self.mu >= 0, "mu", self.mu, "0 or more")
+        check_least(self, 0, "mu")
         expected = "0: for FedProx, set `mu` instead"
         check(self.local.proximal == 0, "local.proximal", self.local.proximal, expected)
 

@@ -20,7 +20,7 @@ from umbel.algorithms.base import (
     State,
     Traits,
 )
-from umbel.checks import check
+from umbel.checks import check_least
 from umbel.client.work import AnchoredTraining, BestShares, LocalTraining, Work
 from umbel.client.work.local_training import check_no_pull
 from umbel.flow import Flow, Rows
@@ -67,10 +67,8 @@ class FedSoft(Algorithm[FedSoftState]):
     averaging: Averaging = field(default_factory=lambda: Averaging("equal"))
 
     def __post_init__(self) -> None:
-        for name in ("num_clusters", "estimate_every", "selected"):
-            value = getattr(self, name)
-            check(value is None or value >= 1, name, value, "1 or more")
-        check(self.pull >= 0, "pull", self.pull, "0 or more")
+        check_least(self, 1, "num_clusters", "estimate_every", "selected")
+        check_least(self, 0, "pull")
         check_no_pull(self.local)
 
     @property

@@ -19,7 +19,7 @@ from umbel.algorithms.base import (
     Traits,
     with_lowest_loss,
 )
-from umbel.checks import check
+from umbel.checks import check_least
 from umbel.client.work import LocalTraining, MeanLoss, Work
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
@@ -57,7 +57,7 @@ class FeSEM(Algorithm[FeSEMState]):
     averaging: Averaging = field(default_factory=lambda: Averaging("equal"))
 
     def __post_init__(self) -> None:
-        check(self.num_clusters >= 1, "num_clusters", self.num_clusters, "1 or more")
+        check_least(self, 1, "num_clusters")
 
     @property
     def sends(self) -> tuple[Work, ...]:

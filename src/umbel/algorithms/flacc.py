@@ -23,7 +23,7 @@ from umbel.algorithms.base import (
     federate,
     one_model,
 )
-from umbel.checks import UsageError, check
+from umbel.checks import UsageError, check, check_least
 from umbel.client.work import Gradient, LocalTraining, MeanLoss, TrainAndGradient, Work
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
@@ -90,9 +90,8 @@ class FLACC(Algorithm[FLACCState]):
     within: Literal["both", "known"] = "both"
 
     def __post_init__(self) -> None:
-        check(self.n_merge >= 1, "n_merge", self.n_merge, "1 or more")
-        check(self.memory >= 0, "memory", self.memory, "0 or more")
-        check(self.n_sep >= 1, "n_sep", self.n_sep, "1 or more")
+        check_least(self, 1, "n_merge", "n_sep")
+        check_least(self, 0, "memory")
         check(-1 < self.alpha_0 <= 1, "alpha_0", self.alpha_0, "in (-1, 1]")
 
     @property

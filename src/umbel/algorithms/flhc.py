@@ -19,7 +19,7 @@ from umbel.algorithms.base import (
     federate,
     one_model,
 )
-from umbel.checks import check
+from umbel.checks import check, check_least
 from umbel.client.work import LocalTraining, Work
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging, cluster_mean
@@ -66,7 +66,7 @@ class FLHC(Algorithm[FLHCState]):
     def __post_init__(self) -> None:
         # There is no default: which distances are large depends on the data.
         check_cut(self.num_clusters, self.threshold)
-        check(self.cluster_round >= 0, "cluster_round", self.cluster_round, "0 or more")
+        check_least(self, 0, "cluster_round")
         fine = self.linkage != "ward" or self.metric == "l2"
         check(fine, "metric", self.metric, '"l2", the only one that linkage "ward" is defined for')
 

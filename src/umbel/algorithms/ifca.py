@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from umbel.algorithms.base import Algorithm, Served, Setup, State, Traits
-from umbel.checks import check
+from umbel.checks import check, check_least
 from umbel.client.work import ChooseByLoss, Gradient, Judge, LocalTraining, MeanLoss, Work
 from umbel.client.work.local_training import check_plain_steps
 from umbel.flow import Flow, Rows
@@ -57,7 +57,7 @@ class IFCA(Algorithm[IFCAState]):
 
     def __post_init__(self) -> None:
         check_plain_steps(self.local, self.send)
-        check(self.num_clusters >= 1, "num_clusters", self.num_clusters, "1 or more")
+        check_least(self, 1, "num_clusters")
         rule = self.averaging.rule
         summed = self.send == "update" or type(rule).mean is AveragingRule.mean
         expected = 'a rule of sums: with send "gradient" the server takes the sum of gradients'

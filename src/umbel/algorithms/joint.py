@@ -18,7 +18,7 @@ from umbel.algorithms.base import (
     State,
     Traits,
 )
-from umbel.checks import check
+from umbel.checks import check, check_least
 from umbel.client.work import ChooseJointly, JointScore, LocalTraining, Work
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
@@ -76,7 +76,7 @@ class Joint(Algorithm[JointState]):
     averaging: Averaging = field(default_factory=lambda: Averaging("equal"))
 
     def __post_init__(self) -> None:
-        check(self.num_clusters >= 1, "num_clusters", self.num_clusters, "1 or more")
+        check_least(self, 1, "num_clusters")
         check(0 <= self.lam <= 1, "lam", self.lam, "in [0, 1]")
 
     @property

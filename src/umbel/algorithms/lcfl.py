@@ -20,7 +20,7 @@ from umbel.algorithms.base import (
     check_num_clusters,
     federate,
 )
-from umbel.checks import check
+from umbel.checks import check, check_least
 from umbel.client.layout import Layout
 from umbel.client.work import Gradient, LocalTraining, MeanLoss, TrainAndGradient, Work
 from umbel.flow import Flow, Rows
@@ -104,7 +104,7 @@ class LCFL(Algorithm[LCFLState]):
     gradient: Gradient = field(default_factory=Gradient)
 
     def __post_init__(self) -> None:
-        check(self.warm_up_rounds >= 1, "warm_up_rounds", self.warm_up_rounds, "1 or more")
+        check_least(self, 1, "warm_up_rounds")
         # The number of clusters is kept here, even if it was given by the clusterer.
         clusterer, number = parted(self.clusterer, self.num_clusters)
         object.__setattr__(self, "clusterer", clusterer)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from umbel.algorithms.base import Algorithm, Assigned, Served, Setup, State, Traits
-from umbel.checks import check
+from umbel.checks import check_least
 from umbel.client.work import LocalTraining, MixtureTraining, MixtureWeights, Work
 from umbel.client.work.local_training import check_no_pull
 from umbel.flow import Flow, Rows
@@ -41,7 +41,7 @@ class Mixing(Algorithm[S]):
     averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
 
     def __post_init__(self) -> None:
-        check(self.num_clusters >= 1, "num_clusters", self.num_clusters, "1 or more")
+        check_least(self, 1, "num_clusters")
         check_no_pull(self.local)
 
     @property

@@ -23,7 +23,7 @@ from umbel.algorithms.base import (
     federate,
     one_model,
 )
-from umbel.checks import check, check_memory
+from umbel.checks import check_least, check_memory
 from umbel.client.work import LocalTraining, PrincipalVectors, Work
 from umbel.flow import Flow
 from umbel.server.aggregation import Averaging
@@ -79,7 +79,7 @@ class PACFL(Algorithm[PACFLState]):
     def __post_init__(self) -> None:
         # There is no default: which angles are large depends on the data.
         check_cut(self.num_clusters, self.threshold)
-        check(self.num_vectors >= 1, "num_vectors", self.num_vectors, "1 or more")
+        check_least(self, 1, "num_vectors")
 
     @property
     def sends(self) -> tuple[Work, ...]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from umbel.algorithms.base import Algorithm, Known, Setup, State, federate
-from umbel.checks import check
+from umbel.checks import check, check_least
 from umbel.client.work import LocalTraining
 from umbel.flow import Flow
 from umbel.server.aggregation import Averaging
@@ -31,7 +31,7 @@ class RandomClusters(Algorithm[State]):
     averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
 
     def __post_init__(self) -> None:
-        check(self.num_clusters >= 1, "num_clusters", self.num_clusters, "1 or more")
+        check_least(self, 1, "num_clusters")
         check(all(size >= 1 for size in self.sizes), "sizes", self.sizes, "1 or more each")
 
     def check(self, known: Known) -> None:

@@ -18,7 +18,7 @@ from umbel.algorithms.base import (
     Wrapper,
     check_apart,
 )
-from umbel.checks import check, check_memory
+from umbel.checks import check, check_least, check_memory
 from umbel.flow import Flow
 from umbel.server.ask import Context
 
@@ -61,7 +61,7 @@ class Restarts(Wrapper[State]):
         check(
             1 <= self.restarts <= MOST_STARTS, "restarts", self.restarts, f"in 1 to {MOST_STARTS:,}"
         )
-        check(self.trial_rounds >= 1, "trial_rounds", self.trial_rounds, "1 or more")
+        check_least(self, 1, "trial_rounds")
         twice = isinstance(self.of, Restarts)
         check(not twice, "of", type(self.of).__name__, "another method: give `restarts` only once")
         check_apart(self)

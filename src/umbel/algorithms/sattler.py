@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from umbel.algorithms.base import Algorithm, Known, Setup, State, Traits, one_model
-from umbel.checks import check
+from umbel.checks import check, check_least
 from umbel.client.work import Gradient, LocalTraining, MeanLoss, Work
 from umbel.client.work.local_training import check_plain_steps
 from umbel.flow import Flow, Rows
@@ -78,8 +78,7 @@ class Sattler(Algorithm[SattlerState]):
     def __post_init__(self) -> None:
         check_plain_steps(self.local, self.send)
         check(self.eps_1 > 0, "eps_1", self.eps_1, "more than 0")
-        check(self.eps_2 >= 0, "eps_2", self.eps_2, "0 or more")
-        check(self.from_round >= 0, "from_round", self.from_round, "0 or more")
+        check_least(self, 0, "eps_2", "from_round")
         gap = self.gamma_max
         check(gap is None or 0 <= gap < 1, "gamma_max", gap, "in [0, 1)")
 

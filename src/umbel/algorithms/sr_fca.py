@@ -20,7 +20,7 @@ from umbel.algorithms.base import (
     federate,
     with_lowest_loss,
 )
-from umbel.checks import check
+from umbel.checks import check, check_least
 from umbel.client.work import LocalTraining, MeanLoss, Work
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging, cluster_mean
@@ -74,8 +74,8 @@ class SRFCA(Algorithm[SRFCAState]):
 
     def __post_init__(self) -> None:
         check(0 < self.quantile <= 1, "quantile", self.quantile, "in (0, 1]")
-        for name, least in (("smallest", 0), ("refinements", 0), ("refine_rounds", 1)):
-            check(getattr(self, name) >= least, name, getattr(self, name), f"{least} or more")
+        check_least(self, 0, "smallest", "refinements")
+        check_least(self, 1, "refine_rounds")
 
     @property
     def sends(self) -> tuple[Work, ...]:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from umbel.checks import check
+from umbel.checks import check, check_least
 from umbel.settings import Settings
 
 Memory: TypeAlias = tuple[Tensor, ...]
@@ -41,7 +41,7 @@ class SGD(Optimizer):
 
     def __post_init__(self) -> None:
         check(0 <= self.momentum < 1, "momentum", self.momentum, "in [0, 1)")
-        check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "0 or more")
+        check_least(self, 0, "weight_decay")
 
     def start(self, weights: Tensor) -> Memory:
         return (weights * 0,) if self.momentum else ()
@@ -72,7 +72,7 @@ class Adam(Optimizer):
         check(0 <= self.beta1 < 1, "beta1", self.beta1, "in [0, 1)")
         check(0 <= self.beta2 < 1, "beta2", self.beta2, "in [0, 1)")
         check(self.epsilon > 0, "epsilon", self.epsilon, "more than 0")
-        check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "0 or more")
+        check_least(self, 0, "weight_decay")
 
     def start(self, weights: Tensor) -> Memory:
         # Steps are counted in double precision: powers of a decay rate round to 1 in smaller types.

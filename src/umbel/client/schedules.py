@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import cos, pi
 
-from umbel.checks import check
+from umbel.checks import check, check_least
 from umbel.settings import Settings
 
 
@@ -42,8 +42,7 @@ class CosineRestarts(Schedule):
     lowest: float = 0.0  #: the share of `lr` that the rate falls to
 
     def __post_init__(self) -> None:
-        check(self.period >= 1, "period", self.period, "1 or more")
-        check(self.growth >= 1, "growth", self.growth, "1 or more")
+        check_least(self, 1, "period", "growth")
         check(0 <= self.lowest <= 1, "lowest", self.lowest, "in [0, 1]")
 
     def factor(self, number: int) -> float:
@@ -69,7 +68,7 @@ class InverseTime(Schedule):
     start: int = 0  #: T, the last round with the whole rate
 
     def __post_init__(self) -> None:
-        check(self.start >= 0, "start", self.start, "0 or more")
+        check_least(self, 0, "start")
 
     def factor(self, number: int) -> float:
         return 1 / max(number - self.start + 1, 1)

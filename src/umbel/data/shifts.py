@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.checks import check
+from umbel.checks import check, check_least
 from umbel.settings import MOST_ITEMS, Settings
 
 Images: TypeAlias = NDArray[np.float32]  # (n, channels, height, width)
@@ -79,7 +79,7 @@ class SwapLabels(Shift):
     disjoint: bool = False  # whether no label is swapped in more than one group
 
     def __post_init__(self) -> None:
-        check(self.groups >= 1, "groups", self.groups, "1 or more")
+        check_least(self, 1, "groups")
 
     def make(self, num_classes: int, rng: np.random.Generator) -> Sequence[Group]:
         pairs = self._disjoint(num_classes, rng) if self.disjoint else self._any(num_classes, rng)
@@ -139,8 +139,7 @@ class LabelGroups(Shift):
     labels_per_group: int = 2  # number of labels that a group holds
 
     def __post_init__(self) -> None:
-        check(self.groups >= 1, "groups", self.groups, "1 or more")
-        check(self.labels_per_group >= 1, "labels_per_group", self.labels_per_group, "1 or more")
+        check_least(self, 1, "groups", "labels_per_group")
 
     def make(self, num_classes: int, rng: np.random.Generator) -> Sequence[Group]:
         wanted = self.groups * self.labels_per_group

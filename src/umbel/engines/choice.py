@@ -8,7 +8,7 @@ from typing import Literal
 
 import torch
 
-from umbel.checks import UsageError, check
+from umbel.checks import UsageError, check, check_least
 from umbel.client.kernel_choice import KernelName, Precision
 from umbel.client.net import Net
 from umbel.client.seeding import drawing_from
@@ -75,8 +75,7 @@ class EngineSettings(Settings):
     def __post_init__(self) -> None:
         limit = self.memory_mb
         check(limit is None or 0 < limit < 1e12, "memory_mb", limit, "more than 0, and below 1e12")
-        size = self.micro_batch_size
-        check(size is None or size >= 1, "micro_batch_size", size, "1 or more")
+        check_least(self, 1, "micro_batch_size")
         count = self.workers
         check(count == "auto" or count >= 1, "workers", count, '1 or more, or "auto"')
         in_place = self.kernel == "in-place" and self.name == "vectorised"

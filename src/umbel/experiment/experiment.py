@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Self, TypeVar
 
 from umbel.algorithms.base import Algorithm, Known
-from umbel.checks import check, is_plain
+from umbel.checks import check, check_least, is_plain
 from umbel.client.net import Net
 from umbel.client.objectives import ObjectiveName
 from umbel.data.federation import Federation
@@ -76,8 +76,7 @@ class ExperimentSettings(Settings):
         check_settings(self.seed, self.participation, self.evaluate_every, private)
         object.__setattr__(self, "algorithm", completed(self.algorithm))
         check_private(self.algorithm, self.privacy)
-        check(self.rounds >= 1, "rounds", self.rounds, "1 or more")
-        check(self.checkpoint_every >= 1, "checkpoint_every", self.checkpoint_every, "1 or more")
+        check_least(self, 1, "rounds", "checkpoint_every")
         check_names(self.metrics or ())
         with under("algorithm", self.algorithm):
             self.algorithm.check(Known(smallest_share(self.participation), _clients(self.scenario)))

@@ -14,7 +14,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from umbel.algorithms.restarts import innermost
-from umbel.checks import QuorumError, UsageError, check, command, first_line
+from umbel.checks import QuorumError, UsageError, check, check_least, command, first_line
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.places import without_paths
 from umbel.experiment.toml_file import read
@@ -106,11 +106,11 @@ class Settings(CheckedSettings):
     describe: bool = False
 
     def __post_init__(self) -> None:
-        check(self.clients >= 0, "clients", self.clients, "0 or more")
+        check_least(self, 0, "clients")
         check(self.patience > 0, "patience", self.patience, "more than 0")
         check(self.time_limit > 0, "time-limit", self.time_limit, "more than 0")
         check(self.release_after >= 0, "release-after", self.release_after, "0 or more, or inf")
-        check(self.outputs >= 0, "outputs", self.outputs, "0 or more")
+        check_least(self, 0, "outputs")
         sizes = self.input_shape.split()
         fine = all(size.isdecimal() and len(size) < 19 and int(size) > 0 for size in sizes)
         expected = 'whole numbers of 1 or more, as in "1 28 28"'

@@ -133,6 +133,8 @@ def _ranges(tree: ast.AST, module: str, known: frozenset[str]) -> dict[str, str]
             said = names.get(given[3].id) if isinstance(given[3], ast.Name) else given[3]
             if isinstance(said, str) and not said.startswith("allowed") and ":" not in said:
                 found.setdefault(str(given[1]), said)
+        elif node.func.id == "check_least":
+            found = {name: f"{given[1]!s} or more" for name in given[2:] if name in known} | found
         elif node.func.id.startswith("check_") and inspect.isfunction(names.get(node.func.id)):
             inner = names[node.func.id]
             source = _module(inner.__module__)[1].get(inner.__name__)

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from umbel.checks import check
+from umbel.checks import check, check_least
 from umbel.networks.base import Model, check_image
 
 Norm = Literal["batch", "group"]
@@ -34,7 +34,7 @@ class CSIAutoencoder(Model):
     norm: Norm = "batch"  #: how layers are normalised
 
     def __post_init__(self) -> None:
-        check(self.code >= 1, "code", self.code, "1 or more")
+        check_least(self, 1, "code")
 
     def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
         shape = tuple(input_shape)

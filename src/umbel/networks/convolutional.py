@@ -13,7 +13,7 @@ from math import prod
 
 from torch import nn
 
-from umbel.checks import check
+from umbel.checks import check, check_least
 from umbel.networks.base import Model, check_image
 
 
@@ -35,7 +35,7 @@ class CNN(Model):
         check(bool(self.channels), "channels", self.channels, "a list with at least one number")
         check(all(c >= 1 for c in self.channels), "channels", self.channels, "numbers of 1 or more")
         check(self.kernel % 2 == 1 and self.kernel > 0, "kernel", self.kernel, "an odd number")
-        check(self.hidden >= 1, "hidden", self.hidden, "1 or more")
+        check_least(self, 1, "hidden")
 
     def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
         shape = tuple(input_shape)
@@ -79,7 +79,7 @@ class CNNLin(Model):
     kernel: int = 3  #: width of the first convolution; the second has width 3
 
     def __post_init__(self) -> None:
-        check(self.kernel >= 1, "kernel", self.kernel, "1 or more")
+        check_least(self, 1, "kernel")
 
     def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
         channels, *sides = _image(input_shape, smallest=self.kernel + 3)

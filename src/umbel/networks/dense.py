@@ -9,7 +9,7 @@ from math import prod
 
 from torch import nn
 
-from umbel.checks import check
+from umbel.checks import check, check_least
 from umbel.networks.base import Model
 from umbel.networks.lora import LoRA
 
@@ -50,10 +50,9 @@ class MLP(Model):
 
     def __post_init__(self) -> None:
         check(all(size >= 1 for size in self.hidden), "hidden", self.hidden, "sizes of 1 or more")
-        rank = self.adapters
-        check(rank is None or rank >= 1, "adapters", rank, "1 or more")
-        inside = rank is None or bool(self.hidden)
-        check(inside, "adapters", rank, "None: there are no hidden layers")
+        check_least(self, 1, "adapters")
+        inside = self.adapters is None or bool(self.hidden)
+        check(inside, "adapters", self.adapters, "None: there are no hidden layers")
 
     def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
         layers: list[nn.Module] = [nn.Flatten()]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from umbel.checks import check
+from umbel.checks import check_least
 from umbel.networks.base import Model, check_symbols
 
 
@@ -27,8 +27,7 @@ class CharLSTM(Model):
     layers: int = 1  #: number of LSTM layers
 
     def __post_init__(self) -> None:
-        for name in ("embedding", "hidden", "layers"):
-            check(getattr(self, name) >= 1, name, getattr(self, name), "1 or more")
+        check_least(self, 1, "embedding", "hidden", "layers")
 
     def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
         check_symbols(input_shape)

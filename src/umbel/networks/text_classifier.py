@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from umbel.checks import UsageError, check, first_line
+from umbel.checks import UsageError, check, check_least, first_line
 from umbel.networks.adapters import draw_anew, lent, with_adapters
 from umbel.networks.base import Model
 from umbel.networks.encoders import PACKAGED, load_encoder, silent
@@ -72,7 +72,7 @@ class TextClassifier(Model):
 
     def __post_init__(self) -> None:
         check(bool(self.encoder), "encoder", self.encoder, "the folder of an encoder")
-        check(self.adapters >= 0, "adapters", self.adapters, "0 or more")
+        check_least(self, 0, "adapters")
         check(self.alpha > 0, "alpha", self.alpha, "more than 0")
         check(bool(self.targets), "targets", self.targets, "a list with at least one name")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from umbel.checks import check
+from umbel.checks import check, check_least
 from umbel.networks.base import Model, check_symbols
 
 SPREAD = 0.02
@@ -33,8 +33,7 @@ class CharTransformer(Model):
     hidden: int = 128  #: number of units between the two linear layers of a block
 
     def __post_init__(self) -> None:
-        for name in ("width", "heads", "layers", "hidden"):
-            check(getattr(self, name) >= 1, name, getattr(self, name), "1 or more")
+        check_least(self, 1, "width", "heads", "layers", "hidden")
         expected = f"a divisor of the width, {self.width}"
         check(self.width % self.heads == 0, "heads", self.heads, expected)
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from umbel.checks import check
+from umbel.checks import check, check_least
 from umbel.flow import check_numbers
 from umbel.server.clustering import Linkage, agglomerate, check_cut, first_alike, k_medoids
 from umbel.server.numbering import in_order_of_appearance
@@ -38,8 +38,7 @@ class KMedoids(Clusterer):
     num_clusters: int | None = None  #: K; None: the number that the method gives, or 2
 
     def __post_init__(self) -> None:
-        number = self.num_clusters
-        check(number is None or number >= 1, "num_clusters", number, "1 or more")
+        check_least(self, 1, "num_clusters")
 
     def __call__(self, distance: Tensor, seed: int) -> Tensor:
         return k_medoids(distance, self.num_clusters or UNTOLD, seed)
@@ -71,7 +70,7 @@ class DBSCAN(Clusterer):
 
     def __post_init__(self) -> None:
         check(self.eps > 0, "eps", self.eps, "more than 0")
-        check(self.min_samples >= 1, "min_samples", self.min_samples, "1 or more")
+        check_least(self, 1, "min_samples")
 
     def __call__(self, distance: Tensor, seed: int) -> Tensor:  # noqa: ARG002
         import sklearn.cluster
@@ -91,7 +90,7 @@ class HDBSCAN(Clusterer):
     noise: Noise = "join"  #: clients in no cluster: to the nearest cluster, or each by itself
 
     def __post_init__(self) -> None:
-        check(self.min_cluster_size >= 2, "min_cluster_size", self.min_cluster_size, "2 or more")
+        check_least(self, 2, "min_cluster_size")
 
     def __call__(self, distance: Tensor, seed: int) -> Tensor:  # noqa: ARG002
         if len(distance) < 2:

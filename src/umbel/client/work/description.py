@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from umbel.checks import check
+from umbel.checks import check, check_least
 from umbel.client.batches import Shard
 from umbel.client.net import Net
 from umbel.client.work.base import Footprint, Promise, Work
@@ -27,7 +27,7 @@ class Description(Work):
     bound: float = 5.0  #: outputs are cut at plus and minus this
 
     def __post_init__(self) -> None:
-        check(self.outputs >= 1, "outputs", self.outputs, "1 or more")
+        check_least(self, 1, "outputs")
         check(self.bound > 0, "bound", self.bound, "more than 0")
 
     def allows(self, setting: str, value: object) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from umbel.checks import check
+from umbel.checks import check_least
 from umbel.client.batches import Batch, Shard
 from umbel.client.net import Net
 from umbel.client.work.base import UNBATCHED, Batching, Cost, Footprint, Promise, Work
@@ -29,8 +29,7 @@ class MeanLoss(Work):
     max_examples: int | None = None  #: largest number of examples, drawn at random; None: all
 
     def __post_init__(self) -> None:
-        limit = self.max_examples
-        check(limit is None or limit >= 1, "max_examples", limit, "1 or more")
+        check_least(self, 1, "max_examples")
 
     @property
     def joins(self) -> bool:

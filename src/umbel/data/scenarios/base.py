@@ -39,13 +39,6 @@ def check_splits(split: str, test_split: str | None) -> None:
     check(not both, "test_split", test_split, f"disjoint from split = {split!r}")
 
 
-def check_least(settings: object, least: int, *names: str) -> None:
-    """Raise `UsageError` unless the settings of these names are `least` or more."""
-    for name in names:
-        value = getattr(settings, name)
-        check(value >= least, name, value, f"{least} or more")
-
-
 def check_clients(clients: int, count: int, what: str) -> None:
     """Raise `UsageError` unless there is a client for each of `count` groups, or the like."""
     check(clients >= count, "clients", clients, f"at least one for each of {count} {what}")

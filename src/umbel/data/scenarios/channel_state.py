@@ -8,11 +8,11 @@ from typing import Literal
 
 import numpy as np
 
-from umbel.checks import check, check_memory, nearest
+from umbel.checks import check, check_least, check_memory, nearest
 from umbel.data.channels import ENVIRONMENTS, SIDE, Channels, cost2100, generated
 from umbel.data.federation import Federation
 from umbel.data.partition import equal_groups
-from umbel.data.scenarios.base import Scenario, check_apart, check_clients, check_least
+from umbel.data.scenarios.base import Scenario, check_apart, check_clients
 from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.checks import check
+from umbel.checks import check, check_least
 from umbel.data.federation import Federation
 from umbel.data.partition import Labels
-from umbel.data.scenarios.base import Scenario, check_apart, check_least
+from umbel.data.scenarios.base import Scenario, check_apart
 from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
 

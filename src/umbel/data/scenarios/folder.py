@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.checks import UsageError, check
+from umbel.checks import UsageError, check, check_least
 from umbel.data.attributes import read_attributes
 from umbel.data.channel_scale import ChannelScale
 from umbel.data.client_files import CLASSES, GROUPS, KNOWN_ARRAYS, SCALE
@@ -46,8 +46,7 @@ class Folder(Scenario):
 
     def __post_init__(self) -> None:
         check_fractions(self.validation_fraction, self.test_fraction)
-        classes = self.num_classes
-        check(classes is None or classes >= 1, "num_classes", classes, "1 or more")
+        check_least(self, 1, "num_classes")
 
     def build(self, seed: int, sources: Sources) -> Federation:  # noqa: ARG002
         return read_clients(

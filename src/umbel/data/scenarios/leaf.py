@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.checks import UsageError, check
+from umbel.checks import UsageError, check, check_least
 from umbel.data.federation import Federation
 from umbel.data.leaf import LETTERS, leaf_files, read_users
-from umbel.data.scenarios.base import Scenario, check_least
+from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.data.tables.features import hashed_texts
 from umbel.data.tables.parts import check_fractions

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.checks import check, check_memory
+from umbel.checks import check, check_least, check_memory
 from umbel.data.federation import Federation
 from umbel.data.partition import equal_groups
-from umbel.data.scenarios.base import Scenario, check_apart, check_clients, check_least
+from umbel.data.scenarios.base import Scenario, check_apart, check_clients
 from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.checks import check
+from umbel.checks import check, check_least
 from umbel.data.arrays import Arrays
 from umbel.data.federation import Federation
 from umbel.data.scenarios.base import Scenario, check_apart, check_examples
@@ -36,7 +36,7 @@ class Natural(Scenario):
     validation_fraction: float | None = None  # of what is left for training, for validation
 
     def __post_init__(self) -> None:
-        check(self.clients >= 1, "clients", self.clients, "1 or more")
+        check_least(self, 1, "clients")
         check(len(self.examples) in (0, 2), "examples", self.examples, "() or (least, most)")
         check_examples(self.examples)
         check_apart(self.validation_fraction, self.test_fraction)

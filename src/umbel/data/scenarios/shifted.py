@@ -9,7 +9,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.checks import check, within
+from umbel.checks import check, check_least, within
 from umbel.data.arrays import Arrays
 from umbel.data.federation import Federation
 from umbel.data.partition import Labels, apportioned, check_few, client_sizes, draw
@@ -51,7 +51,7 @@ class Shifted(Scenario):
 
     def __post_init__(self) -> None:
         check_splits(self.split, self.test_split)
-        check(self.clients >= 1, "clients", self.clients, "1 or more")
+        check_least(self, 1, "clients")
         check(all(s > 0 for s in self.shares), "shares", self.shares, "positive numbers")
         small = self.clients * sum(self.shares) < inf
         check(small, "shares", self.shares, "numbers with a finite sum")

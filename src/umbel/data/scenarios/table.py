@@ -12,10 +12,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.checks import UsageError, check, check_memory
+from umbel.checks import UsageError, check, check_least, check_memory
 from umbel.data.federation import Federation
 from umbel.data.scaling import Scale, federated, pooled
-from umbel.data.scenarios.base import Scenario, check_least
+from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.data.split_names import SPLIT, check_no_splits
 from umbel.data.splits import for_validation

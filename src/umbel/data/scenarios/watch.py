@@ -9,10 +9,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.checks import UsageError, check
+from umbel.checks import UsageError, check, check_least
 from umbel.data.federation import Federation
 from umbel.data.npz import client_files, read_arrays
-from umbel.data.scenarios.base import Scenario, check_least
+from umbel.data.scenarios.base import Scenario
 from umbel.data.scenarios.windows import Windows, check_numbers, federation_of
 from umbel.data.sources import Sources
 from umbel.data.tables.parts import PARTS, check_fractions, client_generator, divided

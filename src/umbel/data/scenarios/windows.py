@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from umbel.checks import UsageError, check, check_memory
+from umbel.checks import UsageError, check, check_least, check_memory
 from umbel.data.attributes import read_attributes
 from umbel.data.channel_scale import ChannelScale
 from umbel.data.federation import Federation
 from umbel.data.npz import client_files, read_arrays
 from umbel.data.scaling import pooled
-from umbel.data.scenarios.base import Scenario, check_least
+from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.data.splits import for_validation
 from umbel.data.tables.parts import PARTS, check_fractions, divided

@@ -10,10 +10,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.checks import check_memory
+from umbel.checks import check_least, check_memory
 from umbel.client.batches import IGNORED
 from umbel.data.federation import Federation
-from umbel.data.scenarios.base import Scenario, check_least
+from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.data.splits import for_validation
 from umbel.data.tables.clients import clients_of, known_of, texts_of

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from umbel.checks import UsageError, check
+from umbel.checks import UsageError, check, check_least
 from umbel.client.batches import Shard
 from umbel.client.layout import Layout
 from umbel.client.net import Net
@@ -48,10 +48,9 @@ class Limits(Settings):
 
     def __post_init__(self) -> None:
         check(self.max_value > 0, "max_value", self.max_value, "more than 0")
-        check(self.max_examples >= 1, "max_examples", self.max_examples, "1 or more")
+        check_least(self, 1, "max_examples")
         check(0 < self.max_share <= 1, "max_share", self.max_share, "in (0, 1]")
-        ratio = self.max_norm_ratio
-        check(ratio is None or ratio >= 1, "max_norm_ratio", ratio, "1 or more")
+        check_least(self, 1, "max_norm_ratio")
         check(0 <= self.quorum <= 1, "quorum", self.quorum, "in [0, 1]")
 
     @property
