@@ -11,6 +11,7 @@ import torch
 
 from tests.federations import answered, context, requested, setup
 from umbel.algorithms import Sattler
+from umbel.algorithms.base import Known
 from umbel.algorithms.sattler import SattlerState
 from umbel.checks import UsageError
 from umbel.client.layout import Entry, Layout
@@ -202,9 +203,8 @@ def test_buffers_and_shared_steps_have_no_say_in_a_split() -> None:
 
 
 def test_everyone_has_to_take_part() -> None:
-    half = replace(setup(4), participation=0.5)
     with pytest.raises(UsageError, match=r"participation: 0\.5 is not 1: all clients take part"):
-        Sattler().init(half)
+        Sattler().check(Known(0.5))
     state = Sattler().init(setup(4))
     assert state.labels.tolist() == [0, 0, 0, 0]
 

@@ -84,14 +84,14 @@ class Sattler(Algorithm[SattlerState]):
 
     def check(self, known: Known) -> None:
         super().check(known)
-        _check_participation(known.participation)
+        expected = "1: all clients take part in every round of this method"
+        check(known.participation == 1, "participation", known.participation, expected)
 
     @property
     def sends(self) -> tuple[Work, ...]:
         return self.local if self.send == "update" else self.gradient, MeanLoss()
 
     def init(self, setup: Setup) -> SattlerState:
-        _check_participation(setup.participation)
         first = one_model(setup)
         return SattlerState(
             models=first.models,
@@ -211,11 +211,6 @@ class Sattler(Algorithm[SattlerState]):
         cross = similarity[leaving][:, ~leaving].max()
         gap = ((1 - cross) / 2).clamp(min=0).sqrt()
         return leaving & (gap > self.gamma_max)
-
-
-def _check_participation(participation: float) -> None:
-    expected = "1: all clients take part in every round of this method"
-    check(participation == 1, "participation", participation, expected)
 
 
 class _Cut(NamedTuple):
