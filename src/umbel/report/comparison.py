@@ -25,11 +25,10 @@ from umbel.report.figures.charts import (
     Line,
     Strip,
     Strips,
-    band,
     swarm,
 )
 from umbel.report.figures.panels import Panel
-from umbel.report.learning_curves import split_of
+from umbel.report.learning_curves import line_of, split_of
 from umbel.result.outcomes import Methods, mean, mean_text, spread_text, uneven
 from umbel.result.run import Result
 from umbel.run.metrics import names_of
@@ -232,24 +231,9 @@ def _dots(name: str, places: Sequence[tuple[float, float]]) -> Line:
 
 
 def _course(name: str, runs: Sequence[Result], measure: RoundValue, bounds: Bounds) -> Line:
-    """Mean and deviation over the seeds with the measure, in rounds in which all have a value.
-
-    In later rounds the mean would be over other seeds than before.
-    """
-    seeds = [run for run in runs if any(measure(record) is not None for record in run.records)]
-    rounds: list[float] = []
-    table: list[list[float]] = []
-    for number in range(min((len(run.records) for run in seeds), default=0)):
-        values = [measure(run.records[number]) for run in seeds]
-        known = [value for value in values if value is not None]
-        if len(known) == len(seeds):
-            rounds.append(number + 1.0)
-            table.append(known)
-    mean = tuple(float(np.mean(values)) for values in table)
-    if len(runs) < 2:
-        return Line(name, tuple(rounds), mean)
-    deviation = [float(np.std(values)) for values in table]
-    return Line(name, tuple(rounds), mean, *band(mean, deviation, bounds))
+    """The line of the seeds that have the measure at all."""
+    seeds = [run.records for run in runs if any(measure(r) is not None for r in run.records)]
+    return line_of(name, seeds, measure, bounds)
 
 
 def _known(cell: str) -> str:

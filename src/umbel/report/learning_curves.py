@@ -138,19 +138,24 @@ def _chart(
     measure: RoundValue,
     bounds: Bounds,
 ) -> Chart:
-    lines = [_line(name, courses, measure, bounds) for name, courses in by_name.items()]
+    lines = [line_of(name, courses, measure, bounds) for name, courses in by_name.items()]
     return Chart(title, "round", axis, tuple(lines))
 
 
-def _line(name: str, courses: Sequence[Course], measure: RoundValue, bounds: Bounds) -> Line:
-    """The mean over the runs, in rounds in which all of them have a value."""
+def line_of(name: str, courses: Sequence[Course], measure: RoundValue, bounds: Bounds) -> Line:
+    """The mean over the runs, in rounds in which all of them have a value, with their deviation.
+
+    In other rounds the mean would be over other runs than before.
+    """
     taken = [
         {r.round: value for r in course if (value := measure(r)) is not None} for course in courses
     ]
-    rounds = sorted(set.intersection(*map(set, taken)))
+    rounds = sorted(set.intersection(*map(set, taken))) if taken else []
+    if not rounds:
+        return Line(name, (), ())
     values = np.array([[values[number] for number in rounds] for values in taken])
-    mean, wide = tuple(values.mean(0).tolist()), tuple(values.std(0).tolist())
     x = tuple(float(number + 1) for number in rounds)
+    mean, wide = tuple(values.mean(0).tolist()), tuple(values.std(0).tolist())
     if len(courses) == 1:
         return Line(name, x, mean)
     return Line(name, x, mean, *band(mean, wide, bounds))
