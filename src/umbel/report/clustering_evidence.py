@@ -57,10 +57,8 @@ def grounds(run: Result) -> Iterator[Panel]:
     if snapshots:
         last = snapshots[-1]
         for kind in last.tensors:
-            if kind in MATRICES:
-                yield _matrix(run, last, kind)
-            elif kind in TABLES:
-                yield _table(run, last, kind)
+            if kind in MATRICES or kind in TABLES:
+                yield _heatmap(run, last, kind)
         if "singular_values" in last.tensors:
             yield _spectrum(last)
         if "features" in last.tensors:
@@ -68,51 +66,36 @@ def grounds(run: Result) -> Iterator[Panel]:
     yield from _measures(run)
 
 
-def _matrix(run: Result, snapshot: Snapshot, kind: str) -> Panel:
-    """Clients against clients, ordered by cluster, with a tree of each cluster and of all."""
+def _heatmap(run: Result, snapshot: Snapshot, kind: str) -> Panel:
+    """Clients ordered by cluster: against models, or against clients with a tree of them."""
     clients = _whose(run, snapshot)
     values = snapshot.tensors[kind].double().numpy()
-    clusters = np.array([client.cluster for client in clients])
-    tree = ordered_tree(1 - values if kind == "similarity" else values, clusters)
-    order = [int(place) for place in tree.order]
+    if kind in MATRICES:
+        title, what = MATRICES[kind]
+        clusters = np.array([client.cluster for client in clients])
+        tree = ordered_tree(1 - values if kind == "similarity" else values, clusters)
+        order, branches = [int(place) for place in tree.order], brackets(tree)
+        columns = tuple(clients[place].name for place in order)
+        values, rule, gaps = values[:, order], "", "not known"
+        told = " The tree joins clients, and then clusters, by their mean distance."
+    else:
+        title, what, rule = TABLES[kind]
+        order = sorted(range(len(clients)), key=lambda n: (clients[n].cluster, clients[n].group))
+        branches, columns = (), tuple(f"model {number}" for number in range(values.shape[1]))
+        rule, gaps, told = f"{rule} ", "never asked", ""
     ordered = [clients[place] for place in order]
-    title, what = MATRICES[kind]
-    names = tuple(client.name for client in ordered)
-    figure = Heatmap(
-        f"{title} after round {snapshot.round + 1}",
-        what,
-        values[np.ix_(order, order)],
-        names,
-        names,
-        tree=brackets(tree),
-        details=tuple(said(client) for client in ordered),
-        clusters=tuple(str(client.cluster) for client in ordered),
-    )
-    note = (
-        "Clients in the order of the clusters they are in; gaps: not known. "
-        "The tree joins clients, and then clusters, by their mean distance."
-    )
-    return Panel(figure, note + _share(run, clients), wide=True)
-
-
-def _table(run: Result, snapshot: Snapshot, kind: str) -> Panel:
-    """Clients against models, ordered by cluster."""
-    clients = _whose(run, snapshot)
-    values = snapshot.tensors[kind].double().numpy()
-    order = sorted(range(len(clients)), key=lambda n: (clients[n].cluster, clients[n].group))
-    ordered = [clients[place] for place in order]
-    title, what, rule = TABLES[kind]
     figure = Heatmap(
         f"{title} after round {snapshot.round + 1}",
         what,
         values[order],
         tuple(client.name for client in ordered),
-        tuple(f"model {number}" for number in range(values.shape[1])),
+        columns,
+        tree=branches,
         details=tuple(said(client) for client in ordered),
         clusters=tuple(str(client.cluster) for client in ordered),
     )
-    note = f"{rule} Clients in the order of the clusters they are in; gaps: never asked."
-    return Panel(figure, note + _share(run, clients))
+    note = f"{rule}Clients in the order of the clusters they are in; gaps: {gaps}.{told}"
+    return Panel(figure, note + _share(run, clients), wide=kind in MATRICES)
 
 
 def cluster_count(count: ClusterCount) -> tuple[Chart, Chart]:
