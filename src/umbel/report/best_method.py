@@ -104,6 +104,14 @@ def chance(p_value: float) -> str:
     return "< 0.001" if p_value < 0.001 else f"{p_value:.3f}"
 
 
+def lead_cells(pair: Pair) -> list[str]:
+    """The lead, its interval, and its p-value alone and corrected; a dash for what is not known."""
+    if pair.lead is None or not pair.known:
+        return ["-" if pair.lead is None else signed(pair.lead.mean), "-", "-", "-"]
+    ends = f"{signed(pair.lead.low)} to {signed(pair.lead.high)}"
+    return [signed(pair.lead.mean), ends, chance(pair.lead.p_value), chance(pair.p_value)]
+
+
 def leads(order: MethodStanding, measure: Measure) -> Iterator[Panel]:
     """The lead over each other method, with its interval."""
     strips = []

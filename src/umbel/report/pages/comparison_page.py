@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from umbel.report import comparison as comparing
-from umbel.report.best_method import chance, leads, signed, verdict
+from umbel.report.best_method import lead_cells, leads, verdict
 from umbel.report.figures.panels import Panel
 from umbel.report.gains_per_client import fates
 from umbel.report.pages.rendering import page
@@ -112,8 +112,4 @@ def _caption(heads: Sequence[str], methods: Methods) -> str:
 
 def _pair(pair: Pair) -> list[str]:
     """The two methods, and by how much the first is ahead."""
-    names = [pair.better.name, pair.other.name]
-    if pair.lead is None or not pair.known:
-        return [*names, "-" if pair.lead is None else signed(pair.lead.mean), "-", "-", "-"]
-    ends = f"{signed(pair.lead.low)} to {signed(pair.lead.high)}"
-    return [*names, signed(pair.lead.mean), ends, chance(pair.lead.p_value), chance(pair.p_value)]
+    return [pair.better.name, pair.other.name, *lead_cells(pair)]

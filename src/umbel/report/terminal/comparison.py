@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from umbel.checks import printable
-from umbel.report.best_method import chance, signed
+from umbel.report.best_method import lead_cells
 from umbel.report.evenness import attributes_of, evenness
 from umbel.report.terminal.tables import frameless, row
 from umbel.result.outcomes import by_method
@@ -116,14 +116,5 @@ def _leads(head: str, rows: Sequence[tuple[str, Pair]], caption: str | None = No
     for name in ("ahead", "95% interval", "p", "Holm"):
         table.add_column(name, justify="right", no_wrap=True)
     for name, pair in rows:
-        row(table, name, *_lead(pair))
+        row(table, name, *lead_cells(pair))
     return table
-
-
-def _lead(pair: Pair) -> list[str]:
-    if pair.lead is None:
-        return ["-", "-", "-", "-"]
-    if not pair.known:
-        return [signed(pair.lead.mean), "-", "-", "-"]
-    ends = f"{signed(pair.lead.low)} to {signed(pair.lead.high)}"
-    return [signed(pair.lead.mean), ends, chance(pair.lead.p_value), chance(pair.p_value)]
