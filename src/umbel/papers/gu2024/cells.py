@@ -141,16 +141,14 @@ def _photos(size: Size) -> list[Cell]:
 
 
 BY_ROUND = (*(f"accuracy@{at}" for at in (5, 10, 15, 30, 60)), "ari", "clusters")
+AT_ROUND_30 = ("accuracy@30", "accuracy", "ari", "clusters")
 PLOTS = (RoundsPlot("accuracy"),)
 SAID = findings()
 
 REPRODUCTIONS = (
     Reproduction(SAID["lcfl-table2"], _table2, BY_ROUND, PLOTS),
     Reproduction(
-        SAID["lcfl-table3"],
-        partial(_rotated_mnist, name="lcfl-federated-2400"),
-        BY_ROUND,
-        PLOTS,
+        SAID["lcfl-table3"], partial(_rotated_mnist, name="lcfl-federated-2400"), BY_ROUND, PLOTS
     ),
     Reproduction(
         SAID["lcfl-fig3"],
@@ -158,22 +156,7 @@ REPRODUCTIONS = (
         ("accuracy@10", "accuracy@30", "accuracy@60", "ari", "clusters"),
         PLOTS,
     ),
-    Reproduction(
-        SAID["lcfl-fig2"],
-        partial(_letters, kind="metrics"),
-        ("accuracy@30", "accuracy", "ari", "clusters"),
-        PLOTS,
-    ),
-    Reproduction(
-        SAID["lcfl-fig4"],
-        partial(_letters, kind="methods"),
-        ("accuracy@30", "accuracy", "ari", "clusters"),
-        PLOTS,
-    ),
-    Reproduction(
-        SAID["lcfl-fig5"],
-        _photos,
-        ("accuracy@30", "accuracy", "ari", "clusters"),
-        PLOTS,
-    ),
+    Reproduction(SAID["lcfl-fig2"], partial(_letters, kind="metrics"), AT_ROUND_30, PLOTS),
+    Reproduction(SAID["lcfl-fig4"], partial(_letters, kind="methods"), AT_ROUND_30, PLOTS),
+    Reproduction(SAID["lcfl-fig5"], _photos, AT_ROUND_30, PLOTS),
 )
