@@ -62,6 +62,13 @@ def _eight(size: Size, row: str, clients: int, batch: int, column: str) -> Cell:
     return cell
 
 
+def _cell(
+    row: str, column: str, like: ExperimentSettings, method: Algorithm[Any], *name: str
+) -> Cell:
+    """A cell whose experiment is like another, with this method and a name of these parts."""
+    return Cell(row, column, replace(like, algorithm=method, name=slug(*name)))
+
+
 def _table_10(size: Size) -> Iterator[Cell]:
     columns = pick(size, smoke=(8,), reduced=(8, 32, 128), full=(8, 16, 32, 64, 128))
     k = ("K=4", "K=8")
@@ -93,9 +100,8 @@ def _fig_7(size: Size) -> Iterator[Cell]:
         for row, beta in (("β = 1/n", "running-mean"), ("β = 1", "latest")):
             experiment = _experiment(size, replace(ROTATED_MNIST_8, clients=clients))
             method = by_gradients(4, batch, beta=beta, patience=experiment.rounds)["CFL-GP"]
-            name = slug("mnist8", f"c{clients}", f"b{batch}", "cfl-gp", f"beta-{beta}")
-            experiment = replace(experiment, algorithm=method, name=name)
-            yield Cell(row, f"C = {clients}, b = {batch}", experiment)
+            name = ("mnist8", f"c{clients}", f"b{batch}", "cfl-gp", f"beta-{beta}")
+            yield _cell(row, f"C = {clients}, b = {batch}", experiment, method, *name)
 
 
 def _fig_19(size: Size) -> Iterator[Cell]:
@@ -103,13 +109,10 @@ def _fig_19(size: Size) -> Iterator[Cell]:
     for rounds in pick(size, smoke=(4,), reduced=(10, 40), full=(10, 20, 40)):
         method = by_gradients(4, 64, patience=rounds)["CFL-GP"]
         for c in pick(size, smoke=(16,), reduced=(16, 32, 64, 128), full=(16, 32, 64, 128)):
-            experiment = replace(
-                _experiment(size, replace(ROTATED_MNIST_8, clients=c)),
-                algorithm=method,
-                name=slug("mnist8", f"c{c}", "b64", "cfl-gp", f"t{rounds}"),
-                rounds=rounds,
-            )
-            yield Cell(f"t = {rounds}", f"C = {c}", experiment)
+            usual = _experiment(size, replace(ROTATED_MNIST_8, clients=c))
+            name = ("mnist8", f"c{c}", "b64", "cfl-gp", f"t{rounds}")
+            like = replace(usual, rounds=rounds)
+            yield _cell(f"t = {rounds}", f"C = {c}", like, method, *name)
 
 
 BATCH = 100  # batch size of the experiments with four angles
@@ -124,9 +127,8 @@ def _table_7(size: Size) -> Iterator[Cell]:
     prefix = slug("mnist4", f"c{clients}")
     for digits in range(5):
         method = by_gradients(4, BATCH, digits=digits)["CFL-GP"]
-        name = slug(prefix, "cfl-gp", f"nd{digits}")
-        experiment = replace(_four(size, clients), algorithm=method, name=name)
-        yield Cell("CFL-GP", f"n_d = {digits}", experiment)
+        name = (prefix, "cfl-gp", f"nd{digits}")
+        yield _cell("CFL-GP", f"n_d = {digits}", _four(size, clients), method, *name)
     methods = dict(by_gradients(4, BATCH))
     del methods["CFL-GP"]
     yield from cells(_four(size, clients), methods, "all digits", prefix)
@@ -173,9 +175,8 @@ def _fig_4(size: Size) -> Iterator[Cell]:
     ratios = (1, 10, 100, 1000, 10_000, 100_000)
     for ratio in pick(size, smoke=(1, 1000), reduced=ratios, full=ratios):
         method = by_gradients(4, BATCH, patience=rounds, compression=ratio)["CFL-GP"]
-        name = slug("mnist4", f"c{clients}", "cfl-gp", f"t{rounds}", f"ratio{ratio}")
-        experiment = replace(_four(size, clients, full=21), algorithm=method, name=name)
-        yield Cell("CFL-GP", f"ratio = {ratio}", experiment)
+        name = ("mnist4", f"c{clients}", "cfl-gp", f"t{rounds}", f"ratio{ratio}")
+        yield _cell("CFL-GP", f"ratio = {ratio}", _four(size, clients, full=21), method, *name)
 
 
 def _fig_3(size: Size) -> Iterator[Cell]:
