@@ -44,38 +44,6 @@ from umbel.client.work.schemes import (
 from umbel.server.aggregation import Averaging
 from umbel.server.averaging_rules import RULES, AveragingRule
 
-__all__ = [
-    "ALGORITHMS",
-    "CFLGP",
-    "FLACC",
-    "FLHC",
-    "IFCA",
-    "LCFL",
-    "PACFL",
-    "SRFCA",
-    "CLoVE",
-    "FeSEM",
-    "FedAvg",
-    "FedEM",
-    "FedGroup",
-    "FedLEASE",
-    "FedProx",
-    "FedRC",
-    "FedSoft",
-    "FixedClusters",
-    "Joint",
-    "LocalOnly",
-    "Oracle",
-    "PFedMe",
-    "PerFedAvg",
-    "RandomClusters",
-    "Remembered",
-    "Restarts",
-    "Sattler",
-    "Sharing",
-    "StoCFL",
-]
-
 ALGORITHMS: dict[str, type[Algorithm[Any]] | Algorithm[Any]] = {
     "local-only": LocalOnly,
     "fedavg": FedAvg,
