@@ -183,7 +183,6 @@ def test_nothing_is_pickled_and_no_global_generator_is_used() -> None:
 
 
 def test_public_names_are_pinned() -> None:
-    assert umbel.__all__ == sorted(umbel.__all__, key=_constants_classes_functions)
     assert set(umbel.__all__) == {
         *(
             "BINARY",
@@ -250,10 +249,6 @@ def test_public_names_are_pinned() -> None:
     }
     for public in umbel.__all__:
         assert hasattr(umbel, public)
-
-
-def _constants_classes_functions(name: str) -> tuple[int, str]:
-    return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
 
 
 def test_only_the_oracle_is_shown_the_planted_groups() -> None:

@@ -15,176 +15,113 @@ from umbel.help.field_docs import explained
 from umbel.version import __version__
 
 if TYPE_CHECKING:
-    from umbel.advice import Advice, advise
+    from umbel.advice import Advice as Advice, advise as advise
     from umbel.algorithms import (
-        CFLGP,
-        FLACC,
-        FLHC,
-        IFCA,
-        LCFL,
-        PACFL,
-        SRFCA,
-        CLoVE,
-        FedAvg,
-        FedEM,
-        FedGroup,
-        FedLEASE,
-        FedProx,
-        FedRC,
-        FedSoft,
-        FeSEM,
-        FixedClusters,
-        Joint,
-        LocalOnly,
-        Oracle,
-        PerFedAvg,
-        PFedMe,
-        RandomClusters,
-        Restarts,
-        Sattler,
-        Sharing,
-        StoCFL,
+        CFLGP as CFLGP,
+        FLACC as FLACC,
+        FLHC as FLHC,
+        IFCA as IFCA,
+        LCFL as LCFL,
+        PACFL as PACFL,
+        SRFCA as SRFCA,
+        CLoVE as CLoVE,
+        FedAvg as FedAvg,
+        FedEM as FedEM,
+        FedGroup as FedGroup,
+        FedLEASE as FedLEASE,
+        FedProx as FedProx,
+        FedRC as FedRC,
+        FedSoft as FedSoft,
+        FeSEM as FeSEM,
+        FixedClusters as FixedClusters,
+        Joint as Joint,
+        LocalOnly as LocalOnly,
+        Oracle as Oracle,
+        PerFedAvg as PerFedAvg,
+        PFedMe as PFedMe,
+        RandomClusters as RandomClusters,
+        Restarts as Restarts,
+        Sattler as Sattler,
+        Sharing as Sharing,
+        StoCFL as StoCFL,
     )
-    from umbel.algorithms.base import Algorithm, Served, Setup, State
-    from umbel.checks import UsageError
-    from umbel.client.net import Net
-    from umbel.client.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
-    from umbel.client.optimizers import SGD, Adam
-    from umbel.client.schedules import CosineRestarts, InverseTime
-    from umbel.client.work import Gradient, LocalTraining
+    from umbel.algorithms.base import (
+        Algorithm as Algorithm,
+        Served as Served,
+        Setup as Setup,
+        State as State,
+    )
+    from umbel.checks import UsageError as UsageError
+    from umbel.client.net import Net as Net
+    from umbel.client.objectives import (
+        BINARY as BINARY,
+        CLASSIFICATION as CLASSIFICATION,
+        REGRESSION as REGRESSION,
+        Objective as Objective,
+    )
+    from umbel.client.optimizers import SGD as SGD, Adam as Adam
+    from umbel.client.schedules import CosineRestarts as CosineRestarts, InverseTime as InverseTime
+    from umbel.client.work import Gradient as Gradient, LocalTraining as LocalTraining
     from umbel.client.work.schemes import (
-        Contrast,
-        ControlVariates,
-        DynamicPenalty,
-        HeadFirst,
-        MixedModel,
-        PersonalModel,
+        Contrast as Contrast,
+        ControlVariates as ControlVariates,
+        DynamicPenalty as DynamicPenalty,
+        HeadFirst as HeadFirst,
+        MixedModel as MixedModel,
+        PersonalModel as PersonalModel,
     )
-    from umbel.data.federation import Federation
-    from umbel.data.scenarios.base import Scenario
-    from umbel.data.sources import Sources
-    from umbel.engines import EngineSettings, Sequential, Vectorised
-    from umbel.engines.own_training import OwnTraining
-    from umbel.engines.privacy import Privacy
-    from umbel.engines.replies.faults import Faults
-    from umbel.engines.replies.guarded import QuorumError
-    from umbel.engines.replies.validation import Limits
-    from umbel.experiment.library import find_experiment
-    from umbel.folder.execution import execute
-    from umbel.folder.run_folder import RunFolder
-    from umbel.newcomers.assignment import Assignment
-    from umbel.report.cluster_plot import plot_clusters
-    from umbel.report.learning_curves import plot, table
-    from umbel.report.reporting import write_report
-    from umbel.report.terminal.progress import progress
-    from umbel.result.row_encoder import RowEncoder
-    from umbel.result.run import Experiment, Result, Run, finish, load, read, resume, scenario
-    from umbel.result.tables import Results, results
-    from umbel.run.participation import Available, Participation, Weighted
-    from umbel.run.personal import Personal
-    from umbel.run.records import Record
-    from umbel.server.aggregation import Averaging
-    from umbel.server.averaging_rules import FedAdagrad, FedAdam, FedAvgM, FedYogi, TrimmedMean
-    from umbel.server.cluster_count import ClusterCount, count_clusters
-
-__all__ = [
-    "BINARY",
-    "CFLGP",
-    "CLASSIFICATION",
-    "FLACC",
-    "FLHC",
-    "IFCA",
-    "LCFL",
-    "PACFL",
-    "REGRESSION",
-    "SGD",
-    "SRFCA",
-    "Adam",
-    "Advice",
-    "Algorithm",
-    "Assignment",
-    "Available",
-    "Averaging",
-    "CLoVE",
-    "ClusterCount",
-    "Contrast",
-    "ControlVariates",
-    "CosineRestarts",
-    "DynamicPenalty",
-    "EngineSettings",
-    "Experiment",
-    "Faults",
-    "FeSEM",
-    "FedAdagrad",
-    "FedAdam",
-    "FedAvg",
-    "FedAvgM",
-    "FedEM",
-    "FedGroup",
-    "FedLEASE",
-    "FedProx",
-    "FedRC",
-    "FedSoft",
-    "FedYogi",
-    "Federation",
-    "FixedClusters",
-    "Gradient",
-    "HeadFirst",
-    "InverseTime",
-    "Joint",
-    "Limits",
-    "LocalOnly",
-    "LocalTraining",
-    "MixedModel",
-    "Net",
-    "Objective",
-    "Oracle",
-    "OwnTraining",
-    "PFedMe",
-    "Participation",
-    "PerFedAvg",
-    "Personal",
-    "PersonalModel",
-    "Privacy",
-    "QuorumError",
-    "RandomClusters",
-    "Record",
-    "Restarts",
-    "Result",
-    "Results",
-    "RowEncoder",
-    "Run",
-    "RunFolder",
-    "Sattler",
-    "Scenario",
-    "Sequential",
-    "Served",
-    "Setup",
-    "Sharing",
-    "Sources",
-    "State",
-    "StoCFL",
-    "TrimmedMean",
-    "UsageError",
-    "Vectorised",
-    "Weighted",
-    "__version__",
-    "advise",
-    "count_clusters",
-    "execute",
-    "find_experiment",
-    "finish",
-    "load",
-    "plot",
-    "plot_clusters",
-    "progress",
-    "read",
-    "results",
-    "resume",
-    "scenario",
-    "table",
-    "write_report",
-]
+    from umbel.data.federation import Federation as Federation
+    from umbel.data.scenarios.base import Scenario as Scenario
+    from umbel.data.sources import Sources as Sources
+    from umbel.engines import (
+        EngineSettings as EngineSettings,
+        Sequential as Sequential,
+        Vectorised as Vectorised,
+    )
+    from umbel.engines.own_training import OwnTraining as OwnTraining
+    from umbel.engines.privacy import Privacy as Privacy
+    from umbel.engines.replies.faults import Faults as Faults
+    from umbel.engines.replies.guarded import QuorumError as QuorumError
+    from umbel.engines.replies.validation import Limits as Limits
+    from umbel.experiment.library import find_experiment as find_experiment
+    from umbel.folder.execution import execute as execute
+    from umbel.folder.run_folder import RunFolder as RunFolder
+    from umbel.newcomers.assignment import Assignment as Assignment
+    from umbel.report.cluster_plot import plot_clusters as plot_clusters
+    from umbel.report.learning_curves import plot as plot, table as table
+    from umbel.report.reporting import write_report as write_report
+    from umbel.report.terminal.progress import progress as progress
+    from umbel.result.row_encoder import RowEncoder as RowEncoder
+    from umbel.result.run import (
+        Experiment as Experiment,
+        Result as Result,
+        Run as Run,
+        finish as finish,
+        load as load,
+        read as read,
+        resume as resume,
+        scenario as scenario,
+    )
+    from umbel.result.tables import Results as Results, results as results
+    from umbel.run.participation import (
+        Available as Available,
+        Participation as Participation,
+        Weighted as Weighted,
+    )
+    from umbel.run.personal import Personal as Personal
+    from umbel.run.records import Record as Record
+    from umbel.server.aggregation import Averaging as Averaging
+    from umbel.server.averaging_rules import (
+        FedAdagrad as FedAdagrad,
+        FedAdam as FedAdam,
+        FedAvgM as FedAvgM,
+        FedYogi as FedYogi,
+        TrimmedMean as TrimmedMean,
+    )
+    from umbel.server.cluster_count import (
+        ClusterCount as ClusterCount,
+        count_clusters as count_clusters,
+    )
 
 # Whoever needs little of the package, as the command line does for its help, loads little of it.
 _HOMES = {
@@ -270,6 +207,8 @@ _HOMES = {
     ),
 }
 """Where the public names are defined."""
+
+__all__ = ["__version__", *(name for names in _HOMES.values() for name in names)]
 
 if not TYPE_CHECKING:  # or a type checker would take any name for one that is there
 
