@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -22,12 +23,10 @@ class AnchoredTraining(Work):
     pulled.
     """
 
+    around: ClassVar[str] = "local"
+
     local: LocalTraining  #: mini-batches, learning rate and optimizer
     pull: float  #: weight of the penalty
-
-    @property
-    def inner(self) -> Work:
-        return self.local
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         # The pull is one towards theta as it began, and a constant.

@@ -148,10 +148,13 @@ class Work(Settings, ABC):
     #: whether `inner` is called with all that the client is sent, and no other work trains in it
     relays: ClassVar[bool] = False
 
+    #: name of the field with the work that this one contains, if any
+    around: ClassVar[str] = ""
+
     @property
     def inner(self) -> Work | None:
         """The work that this one contains, if any; both use the same mini-batches."""
-        return None
+        return getattr(self, self.around) if self.around else None
 
     @property
     def split(self) -> SplitName:

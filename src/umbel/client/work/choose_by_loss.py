@@ -29,14 +29,11 @@ class ChooseByLoss(Work):
     """
 
     relays: ClassVar[bool] = True
+    around: ClassVar[str] = "then"
 
     then: Work  #: the work with the chosen model
     #: whether losses are those of all training examples, or of the first mini-batch
     judge: Judge = "all"
-
-    @property
-    def inner(self) -> Work:
-        return self.then
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         models = sent["models"]

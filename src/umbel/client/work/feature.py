@@ -22,12 +22,9 @@ class Feature(Work):
     """
 
     relays: ClassVar[bool] = True
+    around: ClassVar[str] = "of"
 
     of: Work  #: the work that computes the gradient or update
-
-    @property
-    def inner(self) -> Work:
-        return self.of
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         reply = self.of(net, shard, sent)

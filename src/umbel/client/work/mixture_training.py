@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -31,11 +32,9 @@ class MixtureTraining(Work):
     weights.
     """
 
-    local: LocalTraining  #: mini-batches, learning rate and optimizer
+    around: ClassVar[str] = "local"
 
-    @property
-    def inner(self) -> Work:
-        return self.local
+    local: LocalTraining  #: mini-batches, learning rate and optimizer
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         models, descent = sent["models"], self.local.descent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 from umbel.client.batches import Shard
 from umbel.client.layout import spans_of
 from umbel.client.net import Net
-from umbel.client.work.base import MEMORY, Footprint, Promise, Work
+from umbel.client.work.base import MEMORY, Promise, Work
 from umbel.client.work.local_training import LocalTraining
 
 
@@ -25,15 +26,13 @@ class PersonalTraining(Work):
     than `max_value`, the new version is a copy of the version before, and `diverged` is 1.
     """
 
+    around: ClassVar[str] = "local"
+
     local: LocalTraining  #: mini-batches, learning rate and optimizer
     parameters: tuple[str, ...] = ()  #: patterns of the parameters that are trained; (): all
     #: largest magnitude of a weight of a version, as the server uses no reply with a larger one;
     #: statistics have the scale of the client's data; None: any finite number
     max_value: float | None = None
-
-    @property
-    def inner(self) -> Work:
-        return self.local
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         kept = sent.get(MEMORY)
@@ -58,6 +57,3 @@ class PersonalTraining(Work):
         versions = sent[MEMORY][0] if MEMORY in sent else 0
         diverged = Promise((), torch.int64, low=0, high=1)
         return {MEMORY: Promise((versions + 1, *sent["theta"])), "diverged": diverged}
-
-    def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
-        return self.local.footprint(sent)

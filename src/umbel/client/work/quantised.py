@@ -26,16 +26,13 @@ class Quantised(Work):
     """
 
     relays: ClassVar[bool] = True
+    around: ClassVar[str] = "of"
 
     of: Work  #: the work whose reply is cut
     digits: int  #: number of decimal places
 
     def __post_init__(self) -> None:
         check(0 <= self.digits <= MOST_DECIMALS, "digits", self.digits, f"in 0 to {MOST_DECIMALS}")
-
-    @property
-    def inner(self) -> Work:
-        return self.of
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         scale = 10.0**self.digits

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -27,6 +28,8 @@ class Routed(Work):
     does not train, in `others` (O,). Then the update is the update of the own part.
     """
 
+    around: ClassVar[str] = "of"
+
     of: Work  #: the work with such a model
     num_experts: int  #: M
 
@@ -39,10 +42,6 @@ class Routed(Work):
         if setting == "num_experts":
             return isinstance(value, int) and value <= self.num_experts
         return super().allows(setting, value)
-
-    @property
-    def inner(self) -> Work:
-        return self.of
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         theta, cut = sent["theta"], len(sent["theta"])

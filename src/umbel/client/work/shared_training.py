@@ -12,7 +12,7 @@ from torch import Tensor
 from umbel.client.batches import Shard
 from umbel.client.layout import Layout
 from umbel.client.net import Net
-from umbel.client.work.base import MEMORY, Cost, Footprint, Promise, Work
+from umbel.client.work.base import MEMORY, Cost, Promise, Work
 
 OF_MODELS, STEPS = ("theta", "models", "moves"), ("update", "gradient")
 """Names of what is sent, and of columns of replies, that have a value for each of a model."""
@@ -27,13 +27,10 @@ class SharedTraining(Work):
     """
 
     relays: ClassVar[bool] = True
+    around: ClassVar[str] = "local"
 
     local: Work  #: the work with whole models
     kept: tuple[str, ...]  #: patterns of the values that stay with the client
-
-    @property
-    def inner(self) -> Work:
-        return self.local
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         here, memory = sent[MEMORY].device, sent[MEMORY]
@@ -69,9 +66,6 @@ class SharedTraining(Work):
     def widths(self, layout: Layout) -> tuple[int, ...]:
         """Return the numbers of values of the shared part, and of the whole model."""
         return len(parted(layout, self.kept)[0]), layout.num_values
-
-    def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
-        return self.local.footprint(sent)
 
     def cost(self, num_examples: int, sent: Mapping[str, torch.Size]) -> Cost:
         return self.local.cost(num_examples, sent)

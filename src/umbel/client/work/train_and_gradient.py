@@ -26,13 +26,10 @@ class TrainAndGradient(Work):
     """
 
     relays: ClassVar[bool] = True
+    around: ClassVar[str] = "local"
 
     local: LocalTraining  #: how clients train
     gradient: Gradient = field(default_factory=Gradient)  #: the gradient that clients send beside
-
-    @property
-    def inner(self) -> Work:
-        return self.local
 
     @property
     def batching(self) -> Batching:
