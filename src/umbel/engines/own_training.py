@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import torch
 
 from umbel.checks import check
 from umbel.client.work import LocalTraining, Work
+from umbel.client.work.local_training import retrained, trainings
 from umbel.engines.metering import Metered
 from umbel.flow import Flow, Layer, Replies, Request
 from umbel.settings import Settings
@@ -41,10 +43,9 @@ class OwnTraining(Settings):
 
     def of(self, work: Work, usual: LocalTraining) -> Work:
         """Return a work with its training, a form of `usual`, as it is at these clients."""
-        if not isinstance(work, LocalTraining):
-            works = {f.name: getattr(work, f.name) for f in fields(work)}
-            inner = {n: self.of(w, usual) for n, w in works.items() if isinstance(w, Work)}
-            return replace(work, **inner) if inner else work
+        return retrained(work, partial(self._trained, usual))
+
+    def _trained(self, usual: LocalTraining, work: LocalTraining) -> LocalTraining:
         if self.lr is not None:
             work = replace(work, lr=self.lr * (work.lr / usual.lr))
         if self.batch_size is not None:
@@ -60,8 +61,7 @@ class OwnTraining(Settings):
 
 def trains(work: Work) -> bool:
     """Return True if clients train in this work, or in a work within it."""
-    inner = (getattr(work, f.name) for f in fields(work))
-    return isinstance(work, LocalTraining) or any(trains(w) for w in inner if isinstance(w, Work))
+    return isinstance(work, LocalTraining) or any(trainings(work))
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from math import inf
 from sys import float_info
@@ -162,11 +162,16 @@ def trainings(settings: Any) -> Iterator[LocalTraining]:
 
 def plainly(work: Work) -> Work:
     """The same work, in which clients train without a scheme."""
+    return retrained(work, lambda local: replace(local, scheme=Plain()))
+
+
+def retrained(work: Work, change: Callable[[LocalTraining], LocalTraining]) -> Work:
+    """The same work, with all local training in it changed."""
     if isinstance(work, LocalTraining):
-        return replace(work, scheme=Plain())
-    within = {f.name: getattr(work, f.name) for f in fields(work)}
-    plain = {name: plainly(value) for name, value in within.items() if isinstance(value, Work)}
-    return replace(work, **plain) if plain else work
+        return change(work)
+    values = {f.name: getattr(work, f.name) for f in fields(work)}
+    within = {n: retrained(value, change) for n, value in values.items() if isinstance(value, Work)}
+    return replace(work, **within) if within else work
 
 
 def check_no_pull(local: LocalTraining) -> None:
