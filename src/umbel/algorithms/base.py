@@ -450,6 +450,11 @@ def check_only_trains(method: Algorithm[Any], field: str, value: object, expecte
         check(given in fine, setting, given, f"{needed}, as {field} needs")
 
 
+def of_compared(clients: Tensor, **matrix: Tensor) -> dict[str, Tensor]:
+    """The evidence of a comparison of these clients (N,): a matrix (N, N); nothing before it."""
+    return {"clients": clients, **matrix} if len(clients) else {}
+
+
 def check_num_clusters(num_clusters: int | None, setup: Setup | Known) -> None:
     """Raise `UsageError` if both numbers are known, and there are fewer clients than clusters."""
     if num_clusters is not None and setup.num_clients is not None:

@@ -18,6 +18,7 @@ from umbel.algorithms.base import (
     State,
     check_clustered,
     federate,
+    of_compared,
     one_model,
 )
 from umbel.checks import check_least
@@ -109,9 +110,7 @@ class FedGroup(Algorithm[FedGroupState]):
         return Assigned(clients, apart, "half the cosine distance to the group's direction")
 
     def evidence(self, state: FedGroupState, sample: Sample) -> Mapping[str, Tensor]:  # noqa: ARG002
-        if not len(state.compared):
-            return {}
-        return {"clients": state.compared, "similarity": state.similarity}
+        return of_compared(state.compared, similarity=state.similarity)
 
     @property
     def _first(self) -> LocalTraining:

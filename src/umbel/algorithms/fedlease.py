@@ -20,6 +20,7 @@ from umbel.algorithms.base import (
     Traits,
     check_clustered,
     federate,
+    of_compared,
 )
 from umbel.checks import check, check_least
 from umbel.client.routing import adapters_of, directions
@@ -155,9 +156,7 @@ class FedLEASE(Algorithm[FedLEASEState]):
         return {"silhouette": state.silhouette, "chance": state.chance}
 
     def evidence(self, state: FedLEASEState, sample: Sample) -> Mapping[str, Tensor]:  # noqa: ARG002
-        if not len(state.compared):
-            return {}
-        return {"clients": state.compared, "distance": state.distance}
+        return of_compared(state.compared, distance=state.distance)
 
     def _train_alone(self, state: FedLEASEState, ctx: Context) -> Flow[FedLEASEState]:
         """A round of the warm-up: nothing is averaged."""

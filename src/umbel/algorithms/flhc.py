@@ -17,6 +17,7 @@ from umbel.algorithms.base import (
     State,
     check_clustered,
     federate,
+    of_compared,
     one_model,
 )
 from umbel.checks import check, check_least
@@ -94,8 +95,12 @@ class FLHC(Algorithm[FLHCState]):
         late = ctx.cohort[~state.placed[ctx.cohort]]
         known = ctx.asking(ctx.cohort[state.placed[ctx.cohort]])
         if len(late):
+            # Clients without a cluster train the joint model, and join the nearest mean update.
             asked = ctx.asking(late, optional=True, use="compared")
-            state = yield from self._admit(state, asked)
+            clients, apart = yield from self._to_means(state, asked)
+            labels = state.labels.index_copy(0, clients, apart.argmin(1))
+            placed = state.placed.index_fill(0, clients, True)
+            state = replace(state, labels=labels, placed=placed)
         return (yield from federate(state, known, self.local, self.averaging))
 
     def assign(self, state: FLHCState, ctx: Context) -> Flow[Assigned]:
@@ -104,9 +109,7 @@ class FLHC(Algorithm[FLHCState]):
         return Assigned(clients, apart, f"{self.metric} distance to the mean update")
 
     def evidence(self, state: FLHCState, sample: Sample) -> Mapping[str, Tensor]:  # noqa: ARG002
-        if not len(state.compared):
-            return {}
-        return {"clients": state.compared, "distance": state.distance}
+        return of_compared(state.compared, distance=state.distance)
 
     @property
     def _local_then(self) -> LocalTraining:
@@ -141,15 +144,6 @@ class FLHC(Algorithm[FLHCState]):
             means=cluster_mean(rows, clusters, torch.ones_like(clusters), len(sizes)),
             compared=trained.clients[shown],
             distance=apart[shown][:, shown].float(),
-        )
-
-    def _admit(self, state: FLHCState, ctx: Context) -> Flow[FLHCState]:
-        """Clients without a cluster train the joint model, and join the nearest mean update."""
-        clients, apart = yield from self._to_means(state, ctx)
-        return replace(
-            state,
-            labels=state.labels.index_copy(0, clients, apart.argmin(1)),
-            placed=state.placed.index_fill(0, clients, True),
         )
 
     def _to_means(self, state: FLHCState, ctx: Context) -> Flow[tuple[Tensor, Tensor]]:

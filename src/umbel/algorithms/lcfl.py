@@ -19,6 +19,7 @@ from umbel.algorithms.base import (
     check_clustered,
     check_num_clusters,
     federate,
+    of_compared,
 )
 from umbel.checks import check, check_least
 from umbel.client.layout import Layout
@@ -171,7 +172,7 @@ class LCFL(Algorithm[LCFLState]):
         return Assigned(clients, distance, f"{half}{self.metric} distance to the medoid")
 
     def evidence(self, state: LCFLState, sample: Sample) -> Mapping[str, Tensor]:  # noqa: ARG002
-        return {"clients": state.shown, "distance": state.distance} if len(state.shown) else {}
+        return of_compared(state.shown, distance=state.distance)
 
     @property
     def _fewest(self) -> int:

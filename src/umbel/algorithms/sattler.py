@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from umbel.algorithms.base import Algorithm, Known, Setup, State, Traits, one_model
+from umbel.algorithms.base import Algorithm, Known, Setup, State, Traits, of_compared, one_model
 from umbel.checks import check, check_least
 from umbel.client.work import Gradient, LocalTraining, MeanLoss, Work
 from umbel.client.work.local_training import check_plain_steps
@@ -149,9 +149,7 @@ class Sattler(Algorithm[SattlerState]):
         }
 
     def evidence(self, state: SattlerState, sample: Sample) -> Mapping[str, Tensor]:  # noqa: ARG002
-        if not len(state.compared):
-            return {}
-        return {"clients": state.compared, "similarity": state.similarity}
+        return of_compared(state.compared, similarity=state.similarity)
 
     def _split(
         self,

@@ -18,6 +18,7 @@ from umbel.algorithms.base import (
     State,
     Traits,
     federate,
+    of_compared,
     with_lowest_loss,
 )
 from umbel.checks import check, check_least
@@ -105,10 +106,8 @@ class SRFCA(Algorithm[SRFCAState]):
 
     def evidence(self, state: SRFCAState, sample: Sample) -> Mapping[str, Tensor]:
         known = (~state.cross.diagonal().isnan()).nonzero()[:, 0]
-        if not len(known):
-            return {}
         clients = known[sample(len(known))]
-        return {"clients": clients, "distance": _apart(state.cross[clients][:, clients]).float()}
+        return of_compared(clients, distance=_apart(state.cross[clients][:, clients]).float())
 
     def _first_clusters(self, state: SRFCAState, ctx: Context) -> Flow[SRFCAState]:
         alone = self.warm_up_training or self.local

@@ -9,8 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from umbel.algorithms.base import Algorithm, Assigned, Setup, State, Traits, one_model
-from umbel.checks import check
+from umbel.algorithms.base import Algorithm, Assigned, Setup, State, Traits, of_compared, one_model
+from umbel.checks import check, check_least
 from umbel.client.work import AnchoredTraining, LocalTraining, Work
 from umbel.client.work.local_training import check_no_pull
 from umbel.flow import Flow, Rows
@@ -55,7 +55,7 @@ class StoCFL(Algorithm[StoCFLState]):
 
     def __post_init__(self) -> None:
         check(-1 < self.tau < 1, "tau", self.tau, "in (-1, 1)")
-        check(self.mu >= 0, "mu", self.mu, "0 or more")
+        check_least(self, 0, "mu")
         check_no_pull(self.local)
 
     @property
@@ -104,10 +104,8 @@ class StoCFL(Algorithm[StoCFLState]):
 
     def evidence(self, state: StoCFLState, sample: Sample) -> Mapping[str, Tensor]:
         seen = state.seen.nonzero()[:, 0]
-        if not len(seen):
-            return {}
         clients = seen[sample(len(seen))]
-        return {"clients": clients, "similarity": cosine_similarity(state.moves[clients]).float()}
+        return of_compared(clients, similarity=cosine_similarity(state.moves[clients]).float())
 
     @property
     def _first(self) -> LocalTraining:
