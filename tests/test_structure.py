@@ -234,7 +234,7 @@ def test_public_names_are_pinned() -> None:
             "Sequential",
         ),
         *("PFedMe", "PerFedAvg", "Personal", "Privacy", "RandomClusters"),
-        *("CLoVE", "FeSEM", "FedGroup", "FedRC", "FedSoft", "SRFCA", "StoCFL"),
+        *("CLoVE", "FedProto", "FeSEM", "FedGroup", "FedRC", "FedSoft", "SRFCA", "StoCFL"),
         *(
             "Contrast",
             "ControlVariates",

@@ -27,6 +27,7 @@ from umbel.algorithms import (
     FedEM,
     FedGroup,
     FedLEASE,
+    FedProto,
     FedProx,
     FedRC,
     FedSoft,
@@ -70,6 +71,7 @@ def cases(local: LocalTraining) -> dict[str, Algorithm[Any]]:
     shared = Averaging("equal", shared=("1.*",))
     return {
         "local-only": LocalOnly(local),
+        "fedproto": FedProto(local=local),
         "fedavg": FedAvg(local),
         "fedprox": FedProx(local=local),
         "fedadam": FedAvg(local, Averaging(rule=FedAdam())),
@@ -193,7 +195,9 @@ def last_state(run: Run, rounds: int = ROUNDS) -> State:
 
 
 # Gradients move no buffers: methods that send them alone leave running statistics as they were.
-WITH_BUFFERS = [name for name in CASES if "gradients" not in name and name != "cfl-gp"]
+WITH_BUFFERS = [
+    name for name in CASES if "gradients" not in name and name not in ("cfl-gp", "fedproto")
+]
 
 
 @pytest.mark.parametrize("name", by_name(WITH_BUFFERS))
@@ -231,7 +235,7 @@ FINDERS = [
 
 OTHERS = {
     "one model": ("fedavg", "fedprox", "pfedme", "per-fedavg"),
-    "a model of each client's own": ("local-only",),
+    "a model of each client's own": ("local-only", "fedproto"),
     "clusters that are given or drawn": ("fixed-clusters", "random-clusters"),
     "clients seldom leave their first cluster; test_fesem.py has groups that it finds": ("fesem",),
     "found in test_fedsoft.py; clients have models of their own": ("fedsoft",),

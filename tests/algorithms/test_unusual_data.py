@@ -16,7 +16,9 @@ UNUSUAL = {
 }
 
 NAMES = [
-    name for name in CASES if "trunk" not in name and name not in ("oracle", "pacfl, per class")
+    name
+    for name in CASES
+    if "trunk" not in name and name not in ("oracle", "pacfl, per class", "fedproto")
 ]
 """All but those that ask for layers of a name, for planted groups, or for one class an example."""
 

@@ -40,6 +40,7 @@ from umbel.client.work import (
     PersonalEvaluation,
     PersonalTraining,
     PrincipalVectors,
+    PrototypeTraining,
     Quantised,
     Routed,
     SharedTraining,
@@ -143,13 +144,14 @@ def fast(net: Net, federation: Federation, memory_mb: float | None = None) -> li
 
 
 def test_every_kind_of_work_is_listed_here() -> None:
-    # `Routed` is for networks with adapters: tests/client/test_routing.py.
+    # `Routed` is for networks with adapters: tests/client/test_routing.py. `PrototypeTraining`,
+    # with a model as its memory, is in tests/algorithms/test_fedproto.py.
     kinds = {
         k
         for k in vars(umbel.client.work).values()
         if isinstance(k, type) and issubclass(k, Work) and k is not Work
     }
-    assert {type(work) for work in WORKS} == kinds - {Routed}
+    assert {type(work) for work in WORKS} == kinds - {Routed, PrototypeTraining}
 
 
 @pytest.mark.parametrize(

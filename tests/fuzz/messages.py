@@ -34,6 +34,7 @@ from umbel.client.work import (
     LocalTraining,
     PersonalEvaluation,
     PersonalTraining,
+    PrototypeTraining,
     SharedTraining,
     Work,
     parted,
@@ -97,7 +98,8 @@ def requests(node: Node) -> list[Request]:
     shared = {"models": models, "moves": models.clone(), "coordinates": torch.tensor([0, 3])}
     each = {"theta": Rows(models, index), "given": Rows(torch.tensor([-1, 0]), index)}
     weights = Rows(torch.full((2, 2), 0.5), index)
-    each |= {MEMORY: weights, "weights": weights}
+    each |= {MEMORY: weights, "weights": weights, "anchor": Rows(models.flip(0), index)}
+    shared |= {"prototypes": torch.zeros(3, 6), "known": torch.tensor([True, False, True])}
     shared["shares"] = torch.tensor([[0.0, 0.0], [0.5, 0.0]], dtype=models.dtype)
     versions = {**each, MEMORY: Rows(torch.stack([models, models.roll(1, 0)], 1), index)}
     personal = (PersonalTraining, PersonalEvaluation)
@@ -106,6 +108,8 @@ def requests(node: Node) -> list[Request]:
         if isinstance(work, SharedTraining):
             places = zip(("theta", MEMORY), parted(node.net.layout, work.kept), strict=True)
             return each | {name: Rows(models.index_select(1, at), index) for name, at in places}
+        if isinstance(work, PrototypeTraining):
+            return {MEMORY: each["theta"]}
         return versions if isinstance(work, personal) else each
 
     return [Request(work, index, [1, 2], shared, sent(work)) for work in WORKS]

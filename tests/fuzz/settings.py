@@ -66,5 +66,5 @@ def _named(kind: Any, path: str, chosen: tuple[str, ...]) -> Iterator[tuple[tupl
             continue  # a value of a type that has a name of its own
         more = (*chosen, f"{path}.name={name}", *NEEDED.get(name, ()))
         yield more, f"{path}.name"
-        if is_dataclass(entry):
+        if isinstance(entry, type) and is_dataclass(entry):
             yield from _within(entry, f"{path}.", more)

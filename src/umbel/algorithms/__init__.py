@@ -9,6 +9,7 @@ from umbel.algorithms.fedavg import FedAvg
 from umbel.algorithms.fedem import FedEM
 from umbel.algorithms.fedgroup import FedGroup
 from umbel.algorithms.fedlease import FedLEASE
+from umbel.algorithms.fedproto import FedProto
 from umbel.algorithms.fedprox import FedProx
 from umbel.algorithms.fedrc import FedRC
 from umbel.algorithms.fedsoft import FedSoft
@@ -81,6 +82,7 @@ ALGORITHMS: dict[str, type[Algorithm[Any]] | Algorithm[Any]] = {
     "fedrep": Sharing(FedAvg(LocalTraining(scheme=HeadFirst()), Averaging("equal")), kept=(HEAD,)),
     "fedbabu": FedAvg(LocalTraining(scheme=HeadFirst(head_epochs=0)), Averaging("equal")),
     "fedbn": Sharing(FedAvg(averaging=Averaging("equal")), kept=(NORMS,)),
+    "fedproto": FedProto,
     "pfedme": PFedMe,
     "per-fedavg": PerFedAvg,
     "fedlease": FedLEASE,

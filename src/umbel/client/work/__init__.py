@@ -21,6 +21,7 @@ from umbel.client.work.moreau_training import MoreauTraining
 from umbel.client.work.personal_evaluation import PersonalEvaluation
 from umbel.client.work.personal_training import PersonalTraining
 from umbel.client.work.principal_vectors import PrincipalVectors
+from umbel.client.work.prototype_training import PrototypeTraining as PrototypeTraining
 from umbel.client.work.quantised import Quantised
 from umbel.client.work.routed import Routed
 from umbel.client.work.shared_training import SharedTraining, joined, parted
@@ -46,6 +47,7 @@ WORKS: Mapping[str, type[Work]] = {
     "personal-evaluation": PersonalEvaluation,
     "personal-training": PersonalTraining,
     "principal-vectors": PrincipalVectors,
+    "prototype-training": PrototypeTraining,
     "quantised": Quantised,
     "routed": Routed,
     "shared-training": SharedTraining,
