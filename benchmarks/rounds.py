@@ -34,7 +34,7 @@ Row = dict[str, Any]
 
 GROUPS = 4
 
-ON_ANY_NETWORK = [name for name in ALGORITHMS if name != "fedlease"]
+ON_ANY_NETWORK = [name for name in ALGORITHMS if name not in ("fedlease", "fedbn")]
 """The methods that need no adapters."""
 
 
@@ -106,7 +106,18 @@ def method(name: str, local: LocalTraining) -> Algorithm[Any]:
         **{one: {"num_clusters": GROUPS} for one in ("ifca", "joint", "fedem")},
     }
     kind: Any = ALGORITHMS[name]
+    if isinstance(kind, Algorithm):  # settings of a method
+        return with_training(kind, local)
     return kind(local=local, **changes.get(name, {}))  # type: ignore[no-any-return]
+
+
+def with_training(method: Any, local: LocalTraining) -> Algorithm[Any]:
+    """The same method with other local training, by its own scheme."""
+    within = getattr(method, "of", None)
+    if within is not None:
+        return replace(method, of=with_training(within, local))
+    scheme = method.local.scheme
+    return replace(method, local=replace(local, scheme=scheme))
 
 
 def measured(size: Size, name: str, rounds: int, in_memory: bool = False) -> list[dict[str, float]]:

@@ -335,14 +335,15 @@ class Algorithm(Settings, ABC, Generic[S]):
 class Wrapper(Algorithm[S]):
     """A method around another one, whose table of settings has the wrapper's settings, too."""
 
-    asked_by: ClassVar[tuple[str, ...]]  #: the settings by which a table asks for this wrapper
+    #: the settings by which a table asks for this wrapper
+    asked_by: ClassVar[tuple[str, ...]] = ()
 
     of: Algorithm[Any]  #: the method
 
     @property
-    @abstractmethod
     def idle(self) -> bool:
         """True if the wrapper changes nothing."""
+        return False
 
     @abstractmethod
     def inner(self, state: S) -> State:
@@ -374,9 +375,7 @@ def scheme_of(method: Algorithm[Any]) -> Scheme | None:
     Raises `UsageError` if some clients would train without it.
     """
     name, held = type(method).__name__, [method, *method.sends]
-    schemes = {each.scheme for one in held for each in trainings(one)} | {
-        each.scheme for each in method.sends if isinstance(each, LocalTraining)
-    }
+    schemes = {each.scheme for one in held for each in trainings(one)}
     asked = [each for each in schemes if not isinstance(each, Plain)]
     if not asked:
         return None

@@ -36,7 +36,6 @@ class Remembered(Wrapper[KeptState]):
     trained to be compared clients train plainly, and so do newcomers.
     """
 
-    asked_by: ClassVar[tuple[str, ...]] = ()
     traits: ClassVar[Traits] = Traits(only_trains=None)
 
     def __post_init__(self) -> None:
@@ -50,10 +49,6 @@ class Remembered(Wrapper[KeptState]):
         found = scheme_of(self.of)
         assert found is not None
         return found
-
-    @property
-    def idle(self) -> bool:
-        return False
 
     def inner(self, state: KeptState) -> State:
         return state.inner[0]

@@ -38,6 +38,7 @@ from umbel.client.work import (
     joined,
     parted,
 )
+from umbel.client.work.base import innermost
 from umbel.client.work.shared_training import OF_MODELS, STEPS
 from umbel.flow import Flow, Replies, Request, Rows, relay
 from umbel.server.ask import Context
@@ -183,12 +184,9 @@ class Sharing(Wrapper[KeptState]):
 
     def _check_possible(self, work: Work) -> None:
         """Raise `UsageError` for a work that needs models without a part of the client's own."""
-        asked = work
-        while asked.relays and asked.inner is not None:
-            asked = asked.inner
         of, kind = type(self.of).__name__, type(work).__name__
         expected = f"possible: clients of {of} are asked for {kind}, which needs whole models"
-        check(isinstance(asked, POSSIBLE), "share", self.stays, expected)
+        check(isinstance(innermost(work), POSSIBLE), "share", self.stays, expected)
 
     def _whole(self, replies: Replies, layout: Layout) -> Replies:
         """Return the replies with updates of whole models: 0 for values that stay with clients."""

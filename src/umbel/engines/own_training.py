@@ -59,11 +59,6 @@ class OwnTraining(Settings):
         return replace(work, epochs=round((self.epochs or 0) * times), steps=None)
 
 
-def trains(work: Work) -> bool:
-    """Return True if clients train in this work, or in a work within it."""
-    return isinstance(work, LocalTraining) or any(trainings(work))
-
-
 @dataclass
 class Individually(Layer):
     """Asks clients that train in their own way by requests of their own, a request for each way."""
@@ -78,7 +73,7 @@ class Individually(Layer):
 
     def ask(self, request: Request, counted: bool = True) -> Flow[Replies]:
         answer = self.engine.ask if counted else self.engine.again
-        if self.own.keys().isdisjoint(request.clients.tolist()) or not trains(request.work):
+        if self.own.keys().isdisjoint(request.clients.tolist()) or not any(trainings(request.work)):
             return (yield from answer(request))
         places: dict[OwnTraining | None, list[int]] = {}
         for place, client in enumerate(request.clients.tolist()):

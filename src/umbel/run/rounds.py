@@ -19,11 +19,12 @@ from umbel.algorithms.restarts import innermost
 from umbel.checks import check, naming, nearest
 from umbel.client.metrics import check_metrics
 from umbel.client.net import Net
+from umbel.client.work.local_training import trainings
 from umbel.data.federation import Federation
 from umbel.data.sources import Sources
 from umbel.engines.choice import EngineSettings
 from umbel.engines.metering import Metered
-from umbel.engines.own_training import Individually, OwnTraining, trains
+from umbel.engines.own_training import Individually, OwnTraining
 from umbel.engines.privacy import Privacy
 from umbel.engines.remembering import Remembering
 from umbel.engines.replies.claims import NOT_KNOWN, Sizes, sizes_by_split
@@ -290,7 +291,8 @@ class Loop:
     def _individually(self, method: Any) -> Individually:
         """Return the engine that has clients train in ways of their own. May raise `UsageError`."""
         names, found = self.run.divided.names, dict[int, OwnTraining]()
-        fine = not are_elsewhere(self.clients) and any(map(trains, method.sends))
+        trains = any(each for work in method.sends for each in trainings(work))
+        fine = trains and not are_elsewhere(self.clients)
         expected = "a method whose clients train by `local`, and in this process"
         check(fine and hasattr(method, "local"), "own_training", type(method).__name__, expected)
         for number, own in enumerate(self.run.own_training):

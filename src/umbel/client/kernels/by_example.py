@@ -170,19 +170,6 @@ class ByExample(Path):
         parts = (coefficients, *(Moving.of(each, descent) for each in bias))
         return replace(self, parts=parts, received=received, constant=None, along=None, times=None)
 
-    def mix(self, one: Path, other: Path, share: Tensor, touched: Tensor | None = None) -> None:
-        if touched is None:
-            super().mix(one, other, share)
-            return
-        places = touched[: len(share)].flatten()
-        shares = share.expand(*touched[: len(share)].shape, 1).flatten(0, 1)
-        tables = (path.weight.flatten(0, 1) for path in (self, one, other))
-        into, first, second = tables
-        mixed = torch.lerp(first.index_select(0, places), second.index_select(0, places), shares)
-        into.index_copy_(0, places, mixed)
-        for part, begin, end in zip(self.parts[1:], one.parts[1:], other.parts[1:], strict=True):
-            torch.lerp(begin.now, end.now, share, out=part.now)
-
     def mixture(self, other: ByExample, share: Tensor) -> ByExample:
         received = torch.lerp(other.received, self.received, share.to(self.received.dtype))
         return replace(super().mixture(other, share), received=received)

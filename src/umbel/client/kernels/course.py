@@ -16,7 +16,6 @@ from umbel.client.descent import Beside, Descent, Meta, Moreau
 from umbel.client.kernels.moving import Path
 from umbel.client.kernels.schedule import BatchSchedule, SideBySide
 from umbel.client.objectives import BINARY, CLASSIFICATION, FEW, REGRESSION, Objective
-from umbel.client.optimizers import SGD
 from umbel.summary import in_short
 
 
@@ -53,22 +52,20 @@ class Course:
 
     def follow_beside(self, rule: Beside, model: Sequence[Path], own: Sequence[Path]) -> None:
         """Move the model w, and v beside it, through mixtures of both if it has a share."""
-        share, between, touched = torch.ones(1, 1, 1), own, None
+        share, between = torch.ones(1, 1, 1), own
         if rule.share is not None:
             share = self.schedule.arranged(rule.share)[:, None, None]
             between = [v.mixture(w, share) for w, v in zip(model, own, strict=True)]
-        plain = rule.outer.optimizer == SGD() and not rule.outer.proximal
         for batch, one, other, mixture in self._at_work(model, own, between):
             for path, begin, end in zip(mixture, one, other, strict=True):
                 if rule.share is not None:
-                    path.mix(begin, end, share[: len(batch.rows)], touched)
+                    path.mix(begin, end, share[: len(batch.rows)])
             for path, slope, taken in self._backward(one, batch):
                 path.step(slope, taken, rule.outer)
             layers = zip(reversed(other), self._backward(mixture, batch), strict=True)
             for path, (_, slope, taken) in layers:
                 mine = slope if rule.share is None else slope * share[: len(batch.rows)]
                 path.step(mine, taken, rule.inner)
-                touched = taken if plain else None  # of the first layer, which comes last
 
     def follow_meta(self, rule: Meta, model: Sequence[Path]) -> None:
         """Descend the loss after a gradient step."""

@@ -136,17 +136,8 @@ class Path(ABC):
         mixed.mix(other, self, share)
         return mixed
 
-    def mix(
-        self,
-        one: Path,
-        other: Path,
-        share: Tensor,
-        touched: Tensor | None = None,  # noqa: ARG002
-    ) -> None:
-        """Set the values to a mixture of two, of which the second has this share (C, 1, 1).
-
-        With `touched`, the inputs of the last mini-batch, only its steps have changed them.
-        """
+    def mix(self, one: Path, other: Path, share: Tensor) -> None:
+        """Set the values to a mixture of two, of which the second has this share (C, 1, 1)."""
         for part, first, second in zip(self.parts, one.parts, other.parts, strict=True):
             torch.lerp(first.now, second.now, share, out=part.now)
 

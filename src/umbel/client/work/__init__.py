@@ -1,5 +1,6 @@
 """The computations of clients, one idea per file."""
 
+import re
 from collections.abc import Mapping
 
 from umbel.client.work.anchored_training import AnchoredTraining
@@ -21,36 +22,15 @@ from umbel.client.work.moreau_training import MoreauTraining
 from umbel.client.work.personal_evaluation import PersonalEvaluation
 from umbel.client.work.personal_training import PersonalTraining
 from umbel.client.work.principal_vectors import PrincipalVectors
-from umbel.client.work.prototype_training import PrototypeTraining as PrototypeTraining
+from umbel.client.work.prototype_training import PrototypeTraining
 from umbel.client.work.quantised import Quantised
 from umbel.client.work.routed import Routed
 from umbel.client.work.shared_training import SharedTraining, joined, parted
 from umbel.client.work.train_and_gradient import TrainAndGradient
 
 WORKS: Mapping[str, type[Work]] = {
-    "anchored-training": AnchoredTraining,
-    "best-shares": BestShares,
-    "choose-by-loss": ChooseByLoss,
-    "choose-jointly": ChooseJointly,
-    "description": Description,
-    "evaluation": Evaluation,
-    "feature": Feature,
-    "gradient": Gradient,
-    "joint-score": JointScore,
-    "local-training": LocalTraining,
-    "mean-loss": MeanLoss,
-    "meta-training": MetaTraining,
-    "mixture-evaluation": MixtureEvaluation,
-    "mixture-training": MixtureTraining,
-    "mixture-weights": MixtureWeights,
-    "moreau-training": MoreauTraining,
-    "personal-evaluation": PersonalEvaluation,
-    "personal-training": PersonalTraining,
-    "principal-vectors": PrincipalVectors,
-    "prototype-training": PrototypeTraining,
-    "quantised": Quantised,
-    "routed": Routed,
-    "shared-training": SharedTraining,
-    "train-and-gradient": TrainAndGradient,
+    re.sub(r"(?<=.)(?=[A-Z])", "-", kind.__name__).lower(): kind
+    for kind in list(vars().values())
+    if isinstance(kind, type) and issubclass(kind, Work) and kind is not Work
 }
 """Kinds of work by their names in requests over a network."""

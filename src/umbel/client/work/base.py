@@ -211,6 +211,13 @@ class Work(Settings, ABC):
         return Cost() if self.inner is None else self.inner.cost(num_examples, sent)
 
 
+def innermost(work: Work) -> Work:
+    """The work within all those that pass on what they are sent."""
+    while work.relays and work.inner is not None:
+        work = work.inner
+    return work
+
+
 def undeclared(asked: Work, declared: Iterable[Work]) -> str | None:
     """Why `asked` is none of the declared works, in words; None if it is one of them."""
     alike = (work for work in declared if type(work) is type(asked))

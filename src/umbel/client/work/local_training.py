@@ -18,7 +18,7 @@ from umbel.client.descent import Descent
 from umbel.client.net import Net
 from umbel.client.optimizers import SGD, Optimizer
 from umbel.client.schedules import Constant, Schedule
-from umbel.client.work.base import COUNT, Batching, Cost, Footprint, Plans, Promise, Work
+from umbel.client.work.base import COUNT, Batching, Cost, Footprint, Plans, Promise, Work, innermost
 from umbel.client.work.schemes import Plain, Scheme
 from umbel.seeds import generators
 
@@ -143,20 +143,18 @@ class LocalTraining(Work):
 
 def training_in(work: Work) -> LocalTraining | None:
     """The training that a work does with all that its client is sent; None if it does none."""
-    while not isinstance(work, LocalTraining):
-        if not work.relays or work.inner is None:
-            return None
-        work = work.inner
-    return work
+    within = innermost(work)
+    return within if isinstance(within, LocalTraining) else None
 
 
 def trainings(settings: Any) -> Iterator[LocalTraining]:
-    """All the local training among the fields of a method or a work, and within these."""
+    """All the local training in the fields of a method or a work, and within these."""
+    if isinstance(settings, LocalTraining):
+        yield settings
+        return
     for member in fields(settings):
         value = getattr(settings, member.name)
-        if isinstance(value, LocalTraining):
-            yield value
-        elif isinstance(value, Work):
+        if isinstance(value, Work):
             yield from trainings(value)
 
 
