@@ -146,12 +146,11 @@ class Sharing(Wrapper[KeptState]):
             return self._whole(answer, ctx.layout)
 
         served = yield from relay(self.of.serve(state.inner[0], ctx), ask)
-        # The positions of shared values (P - Q,) in a model, and of the others (Q,).
-        places, own = parted(ctx.layout, self.stays)
-        shared = served.models.table[served.models.index].index_select(1, places)
-        models = joined(shared, state.kept[ctx.cohort], places, own)
-        each = Rows(models, torch.arange(len(models)))
-        return replace(served, models=each, adapted_from=served.models)
+        _, own = parted(ctx.layout, self.stays)
+        everyone = torch.arange(len(ctx.cohort))
+        models = served.models.take(everyone)  # a copy, in which each gets its own values
+        models.index_copy_(1, own, state.kept.index_select(0, ctx.cohort))
+        return replace(served, models=Rows(models, everyone), adapted_from=served.models)
 
     def assign(self, state: KeptState, ctx: Context) -> Flow[Assigned]:
         """Compare newcomers by the shared values alone, as the run's clients were."""
