@@ -79,5 +79,6 @@ def parted(layout: Layout, kept: tuple[str, ...]) -> tuple[Tensor, Tensor]:
 
 def joined(shared: Tensor, own: Tensor, places: Tensor, own_places: Tensor) -> Tensor:
     """theta (..., P) from its parts (..., S) and (..., Q), by their positions."""
-    order = torch.cat([places, own_places]).argsort()
-    return torch.cat([shared, own], dim=-1).index_select(-1, order)
+    order = torch.cat([places, own_places])
+    back = torch.empty_like(order).index_copy_(0, order, torch.arange(len(order)).to(order))
+    return torch.cat([shared, own], dim=-1).index_select(-1, back)
