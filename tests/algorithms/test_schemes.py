@@ -351,6 +351,8 @@ def test_a_scheme_that_some_clients_would_not_follow_is_refused() -> None:
         umbel.Run(umbel.FedAvg(replace(LOCAL, scheme=ControlVariates())), blobs(), mlp())
     with pytest.raises(umbel.UsageError, match=r"optimizer: .* SGD without momentum"):
         LocalTraining(optimizer=umbel.SGD(momentum=0.9), scheme=ControlVariates())
+    with pytest.raises(umbel.UsageError, match=r"privacy.clip: .* or algorithm.local.scheme"):
+        umbel.Run(umbel.FedAvg(ditto), blobs(), mlp(), privacy=umbel.Privacy(clip=1.0))
     with pytest.raises(umbel.UsageError, match=r"kept: .* together with local.scheme"):
         umbel.Sharing(umbel.FedAvg(ditto), kept=("3.*",))
 

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from umbel.algorithms.base import Algorithm, Known, Setup, State, check_only_trains
+from umbel.algorithms.remembered import Remembered
 from umbel.algorithms.restarts import method_of
 from umbel.algorithms.sharing import Sharing
 from umbel.checks import check
@@ -69,8 +70,8 @@ def check_private(algorithm: Algorithm[Any], privacy: Privacy, net: Net | None =
     if privacy.clip is None:
         return
     method, moved = method_of(algorithm), [] if net is None else net.layout.rest
-    together = "possible together with algorithm.share or algorithm.kept"
-    check(not isinstance(method, Sharing), "privacy.clip", privacy.clip, together)
+    together = "possible together with algorithm.share, algorithm.kept or algorithm.local.scheme"
+    check(not isinstance(method, Sharing | Remembered), "privacy.clip", privacy.clip, together)
     expected = f"for {type(method).__name__}: its clients send in evaluations what adapting changes"
     check(not method.traits.adapts, "privacy.clip", privacy.clip, expected)
     expected = f"for {type(method).__name__}: its clients send more than updates, unprotected"
