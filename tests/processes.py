@@ -89,7 +89,11 @@ def _umbel(folder: Path, words: tuple[str, ...]) -> None:
 
 
 def heeding_signals() -> None:
-    """A shell in the background ignores Ctrl-C, and nohup SIGHUP; children inherit that."""
+    """Undo what children inherit: a shell in the background ignores Ctrl-C, and nohup SIGHUP.
+
+    `umbel compare --jobs` starts the process that forks others with Ctrl-C blocked.
+    """
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 

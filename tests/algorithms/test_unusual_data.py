@@ -18,7 +18,7 @@ UNUSUAL = {
 NAMES = [
     name
     for name in CASES
-    if "trunk" not in name and name not in ("oracle", "pacfl, per class", "fedproto")
+    if "trunk" not in name and name not in ("oracle", "pacfl, per class", "fedproto", "fedrc")
 ]
 """All but those that ask for layers of a name, for planted groups, or for one class an example."""
 

@@ -131,6 +131,8 @@ def _filled(template: Any, values: Mapping[str, Any], lists: Collection[str]) ->
         held = getattr(template, f.name)
         if f.name in lengths:
             own[f.name] = tuple(values[f"{f.name}.{place}"] for place in range(lengths[f.name]))
+        elif f.name not in own and f.default == ():
+            own[f.name] = ()
         elif f.name in own or holds_tensors(held):
             own[f.name] = own[f.name] if f.name in lists else _tuples(own[f.name])
     inside, others = within(template)
