@@ -51,8 +51,8 @@ class Scheme(Settings, ABC):
     """How `LocalTraining` trains a model, and what its clients remember between rounds.
 
     The values that a client remembers come back in the column `column` of its reply. They are
-    `MEMORY`, which stays with the client, or values that the server keeps for it. The same method,
-    around any other one, sends them again: see `umbel.algorithms.Remembered`.
+    `MEMORY`, which stays with the client, or values that the server keeps for it. A run sends them
+    again in the next round, by a method around the one with this training.
     """
 
     column: ClassVar[str] = MEMORY  #: where the values are; "": clients remember nothing
