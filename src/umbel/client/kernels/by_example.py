@@ -115,11 +115,10 @@ class ByExample(Path):
         starts = zip(span.start.tolist(), span.sizes, strict=True)
         examples = [flat[start : start + size] for start, size in starts]
         products = torch.zeros(count, most, most, dtype=full)
-        received = torch.zeros(count, most, size_out, dtype=full)
-        for rows, matrix, into, outputs in zip(examples, weight, products, received, strict=True):
+        received = _outputs(examples, weight, torch.zeros(count, most, size_out, dtype=full))
+        for rows, into in zip(examples, products, strict=True):
             rows = rows.to(full)
             into[: len(rows), : len(rows)] = matmul(rows, rows.t())
-            outputs[: len(rows)] = matmul(rows, matrix.to(full).t())
         coefficients = Moving.from_zero(torch.zeros_like(received), descent)
         return cls(
             (coefficients, *(Moving.of(each, descent) for each in bias)),
@@ -133,9 +132,7 @@ class ByExample(Path):
         constant, *of_bias = constants
         pairs = zip(self.parts[1:], of_bias, strict=True)
         bias = [replace(part, constant=each) for part, each in pairs]
-        along = torch.zeros_like(self.received)
-        for rows, matrix, into in zip(self.examples, constant, along, strict=True):
-            into[: len(rows)] = matmul(rows.to(along.dtype), matrix.to(along.dtype).t())
+        along = _outputs(self.examples, constant, torch.zeros_like(self.received))
         # s begins at 0, and moves as a row of A does whose gradient is 1.
         start, velocity = self.parts[0].now[:, :1, :1], self.parts[0].velocity
         resting = None if velocity is None else torch.zeros_like(start)
@@ -163,9 +160,7 @@ class ByExample(Path):
 
     def beside(self, descent: Descent, weight: Tensor, *bias: Tensor) -> ByExample:
         """The path of other received weights through the same examples."""
-        received = torch.zeros_like(self.received)
-        for rows, matrix, into in zip(self.examples, weight, received, strict=True):
-            into[: len(rows)] = matmul(rows.to(into.dtype), matrix.to(into.dtype).t())
+        received = _outputs(self.examples, weight, torch.zeros_like(self.received))
         coefficients = Moving.from_zero(torch.zeros_like(received), descent)
         parts = (coefficients, *(Moving.of(each, descent) for each in bias))
         return replace(self, parts=parts, received=received, constant=None, along=None, times=None)
@@ -203,6 +198,13 @@ class ByExample(Path):
 def takes(descent: Descent) -> bool:
     """Whether steps change the weights only by products of slopes and examples."""
     return not sgd_of(descent).weight_decay
+
+
+def _outputs(examples: Sequence[Tensor], weight: Tensor, into: Tensor) -> Tensor:
+    """Fill zeros (C, n, out) with what weights (C, out, in) give for each client's examples."""
+    for rows, matrix, outputs in zip(examples, weight, into, strict=True):
+        outputs[: len(rows)] = matmul(rows.to(into.dtype), matrix.to(into.dtype).t())
+    return into
 
 
 def _rows(table: Tensor, taken: Tensor) -> Tensor:
