@@ -62,7 +62,7 @@ STATE = StoCFLState(
 def test_clusters_are_compared_by_the_clients_of_the_cohort(
     cohort: list[int], labels: list[int]
 ) -> None:
-    # Of clients 0 and 1 the mean update is (1/2, 1/2), with a cosine of .71 to that of client 2.
+    # The mean update of clients 0 and 1 is (1/2, 1/2), whose cosine to that of client 2 is .71.
     flow = METHOD.round(STATE, context(cohort, 4, 2))
     still = [[0.0, 0.0]] * len(cohort)
     request = requested(flow)

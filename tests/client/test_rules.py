@@ -48,7 +48,9 @@ def rules(descent: Descent, size: int) -> dict[str, list[Rule]]:
     shares = torch.tensor([0.0, 0.3, 1.0], dtype=torch.double)
     return {
         "constant": [replace(descent, constant=each) for each in drawn],
-        "first layer fixed": [replace(descent, spans=((56, size),)) for _ in SIZES],
+        "first layer fixed": [
+            replace(descent, spans=((56, size),), constant=each) for each in drawn
+        ],
         "last layer fixed": [replace(descent, spans=((0, 56),), constant=each) for each in drawn],
         "mixed": [Beside(descent, descent, v, a) for v, a in zip(drawn, shares, strict=True)],
         "beside": [Beside(descent, replace(descent, constant=-v), v) for v in drawn],
