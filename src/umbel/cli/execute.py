@@ -25,8 +25,9 @@ from umbel.cli.printing import how_far, say
 from umbel.data.sources import Sources
 from umbel.data.tables.described import described
 from umbel.data.tables.encoding import Encoding
+from umbel.export.openmetrics import exposed
 from umbel.files.atomic import FULL
-from umbel.folder.execution import execute_together, opened, records_of
+from umbel.folder.execution import execute_together, opened
 from umbel.folder.run_folder import RunFolder
 from umbel.report.terminal.progress import watched
 from umbel.report.terminal.results import one_line
@@ -73,11 +74,13 @@ def advance(
     workers: int | Literal["auto"] | None = None,
     command: str | None = None,
     describing: bool = False,
+    metrics: tuple[str, int] | None = None,
 ) -> None:
     """Do the remaining rounds of a run, and show their progress.
 
     `command` is the command that messages give for going on, by default `umbel resume`. With
-    `describing`, what each column of a table became is printed before the first round.
+    `describing`, what each column of a table became is printed before the first round. `metrics` is
+    where the run's numbers are served, a host and a port.
     """
     if folder.finished:
         screen.say(f"{folder.path}: finished already: {how_far(folder)}")
@@ -89,8 +92,11 @@ def advance(
             for line in described(run.federation.encoding).splitlines():
                 screen.say(line)
         title = titled(experiment.name, [experiment.seed])
-        with screen.progress(title, experiment.rounds) as report:
-            for record in records_of(folder, run, plan):
+        with (
+            exposed(metrics, folder, run, plan, screen.say) as rounds,
+            screen.progress(title, experiment.rounds) as report,
+        ):
+            for record in rounds:
                 report(record)
 
 

@@ -147,6 +147,11 @@ only_option = click.option(
 without_option = click.option(
     "--without", multiple=True, metavar="METHOD", help="All but this method."
 )
+metrics_option = click.option(
+    "--metrics",
+    metavar="[HOST:]PORT",
+    help="Serve the run's numbers to Prometheus while it goes on; HOST is 127.0.0.1 by default.",
+)
 no_import_option = click.option(
     "--no-import",
     is_flag=True,

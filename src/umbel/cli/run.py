@@ -19,6 +19,7 @@ from umbel.cli.options import (
     jobs_option,
     judge_option,
     max_time_option,
+    metrics_option,
     no_import_option,
     rounds_option,
     runs_dir_option,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 @set_option
 @until_option
 @max_time_option
+@metrics_option
 @no_import_option
 def run(
     experiment: str,
@@ -50,6 +52,7 @@ def run(
     settings: tuple[str, ...],
     until: tuple[str, ...],
     max_time: str | None,
+    metrics: str | None,
     no_import: bool,
 ) -> None:
     """Run one EXPERIMENT: a TOML file, or the name of one that `umbel list experiments` shows."""
@@ -60,11 +63,13 @@ def run(
         from umbel.data.sources import Sources
         from umbel.experiment.library import find_experiment
         from umbel.experiment.toml_file import read, warn_of_dropped
+        from umbel.export.openmetrics import address_of
         from umbel.files.atomic import writing_to
         from umbel.folder.run_folder import RunFolder
         from umbel.run.stopping import Budget
 
     budget = Budget.of(until, max_time)
+    address = None if metrics is None else address_of(metrics, "--metrics")
     file = find_experiment(experiment)
     chosen = read(file, settings, allow=lambda names: announce(names, no_import))
     warn_of_dropped(file, settings, chosen)
@@ -74,7 +79,7 @@ def run(
     with nothing_left_of([folder]):
         with writing_to(runs_dir):
             RunFolder.create(folder.path, chosen, budget)
-        advance(folder, sources, describing=True)
+        advance(folder, sources, describing=True, metrics=address)
     print_run(folder)
 
 
@@ -85,6 +90,7 @@ def run(
 @until_option
 @max_time_option
 @workers_option
+@metrics_option
 @no_import_option
 def resume(
     run: Path,
@@ -93,6 +99,7 @@ def resume(
     until: tuple[str, ...],
     max_time: str | None,
     workers: int | Literal["auto"] | None,
+    metrics: str | None,
     no_import: bool,
 ) -> None:
     """Go on with a RUN that was stopped, from its last checkpoint.
@@ -104,15 +111,17 @@ def resume(
         from umbel.cli.options import allow_rounds
         from umbel.cli.show import print_run
         from umbel.experiment.places import sources_of
+        from umbel.export.openmetrics import address_of
         from umbel.folder.resuming import reopened, replan
         from umbel.folder.run_folder import RunFolder
 
+    address = None if metrics is None else address_of(metrics, "--metrics")
     folder = RunFolder.open(run)
     allow_rounds(folder, no_import)
     if rounds is not None or until or max_time is not None:
         going = reopened(folder, None, data_dir, workers)
         replan(folder, going, rounds, until, max_time)
-    advance(folder, sources_of(folder.path, data_dir), workers=workers)
+    advance(folder, sources_of(folder.path, data_dir), workers=workers, metrics=address)
     print_run(folder)
 
 

@@ -18,6 +18,7 @@ from umbel.checks import QuorumError, UsageError, check, check_least, command, f
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.places import without_paths
 from umbel.experiment.toml_file import read
+from umbel.export.openmetrics import address_of, exposed
 from umbel.files.atomic import writing_to
 from umbel.files.seals import json_text
 from umbel.flower.client_owners import Owners
@@ -27,7 +28,7 @@ from umbel.flower.expected_form import Expectation
 from umbel.flower.limits import settings_in
 from umbel.flower.registry import Roll
 from umbel.flower.scaffold import sent_with
-from umbel.folder.execution import Plan, records_of
+from umbel.folder.execution import Plan
 from umbel.folder.how_to_continue import NODES, ROLL, names_on_the_roll
 from umbel.folder.run_folder import RunFolder
 from umbel.newcomers import descriptions
@@ -104,6 +105,7 @@ class Settings(CheckedSettings):
     outputs: int = 0  # number of a model's outputs; 0: as most nodes need
     # whether to keep descriptions of clients' inputs, to assign newcomers without labels
     describe: bool = False
+    metrics: str = ""  # where numbers for Prometheus are served, such as "9464"; empty: nowhere
 
     def __post_init__(self) -> None:
         check_least(self, 0, "clients")
@@ -115,6 +117,12 @@ class Settings(CheckedSettings):
         fine = all(size.isdecimal() and len(size) < 19 and int(size) > 0 for size in sizes)
         expected = 'whole numbers of 1 or more, as in "1 28 28"'
         check(fine, "input-shape", self.input_shape, expected)
+        _ = self.address
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Host and port at which numbers are served; None: nowhere."""
+        return address_of(self.metrics, "metrics") if self.metrics else None
 
     @classmethod
     def of(cls, config: Mapping[str, object]) -> Settings:
@@ -173,7 +181,7 @@ def serve(grid: Grid, experiment: ExperimentSettings, settings: Settings) -> Run
     with folder.locked():
         folder.checked()
         _keep(folder, engine.meeting.owners, roll, known)
-        _proceed(folder, experiment, engine, roll, to_describe)
+        _proceed(folder, experiment, engine, roll, settings, to_describe)
     log.info("%s: finished; `%s` shows it", path, command("show", path))
     return folder
 
@@ -196,6 +204,7 @@ def _proceed(
     experiment: ExperimentSettings,
     engine: FlowerEngine,
     roll: Roll,
+    settings: Settings,
     to_describe: bool,
 ) -> None:
     """Do the remaining rounds in a locked folder, and ask for descriptions if they are wanted."""
@@ -207,9 +216,10 @@ def _proceed(
     if drowned := experiment.privacy.drowned(run.net.layout.num_values, run.cohort_size):
         log.warning(drowned)
     # Refusals by a node are logged when they come; those of the checks, after the round.
-    for record in records_of(folder, run, Plan.of(folder, run)):
-        engine.tell(record.refused)
-        log.info(terminal.one_line(record, experiment.rounds))
+    with exposed(settings.address, folder, run, Plan.of(folder, run), log.info) as rounds:
+        for record in rounds:
+            engine.tell(record.refused)
+            log.info(terminal.one_line(record, experiment.rounds))
     if to_describe:
         _describe(folder, run)
 

@@ -20,7 +20,7 @@ from umbel.experiment.places import note, sources_of
 from umbel.experiment.toml_file import plain
 from umbel.files.atomic import PARTIAL, remove_partial
 from umbel.files.seals import AGAIN
-from umbel.flow import Flow, Steps, answered, are_elsewhere
+from umbel.flow import Flow, Replies, Request, Steps, answered, are_elsewhere
 from umbel.folder import checkpoint
 from umbel.folder.checkpoint_parts import NO_PARTS, Parts
 from umbel.folder.clients_file import write_rows
@@ -98,8 +98,7 @@ def advance_states(folder: RunFolder, run: Rounds) -> Iterator[Done]:
     """Do as `advance`, and yield the state after each round, too."""
     with unfinished(folder) as goes_on:
         if goes_on:
-            plan = Plan.of(folder, run, folder.checked())
-            yield from answered(_session(folder, run, plan), run.answer)
+            yield from states_of(folder, run, Plan.of(folder, run, folder.checked()))
 
 
 @contextmanager
@@ -178,8 +177,14 @@ def execute_together(
 
 def records_of(folder: RunFolder, run: Rounds, plan: Plan) -> Iterator[Record]:
     """Do the remaining rounds in a locked folder."""
-    for _, record in answered(_session(folder, run, plan), run.answer):
-        yield record
+    yield from (record for _, record in states_of(folder, run, plan))
+
+
+def states_of(
+    folder: RunFolder, run: Rounds, plan: Plan, answer: Callable[[Request], Replies] | None = None
+) -> Iterator[Done]:
+    """Do the remaining rounds in a locked folder; `answer` takes the place of the run's own."""
+    yield from answered(_session(folder, run, plan), answer or run.answer)
 
 
 def _session(folder: RunFolder, run: Rounds, plan: Plan, sharing: int = 1) -> Steps[Done, None]:

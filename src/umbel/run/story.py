@@ -31,7 +31,15 @@ def _models(before: State, after: State) -> Iterator[str]:
         yield f"{counted(old, 'model')} {'became' if new > old else 'merged to'} {new}"
     else:
         yield counted(new, "model")
-        # Labels can be compared only if the number of models is as before.
-        moved = int(torch.count_nonzero(before.labels != after.labels))
-        if moved and new > 1:
-            yield f"{counted(moved, 'client')} moved to another cluster"
+        if count := moved(before, after):
+            yield f"{counted(count, 'client')} moved to another cluster"
+
+
+def moved(before: State, after: State) -> int:
+    """Return the number of clients in another cluster; 0 if the number of models has changed.
+
+    Labels can be compared only between equal numbers of models.
+    """
+    if not 1 < len(after.models) == len(before.models):
+        return 0
+    return int(torch.count_nonzero(before.labels != after.labels))
