@@ -33,6 +33,7 @@ COMMANDS = {
     "bench": CommandPlace("umbel.cli.bench", "bench", "Compare all methods on ten scenarios."),
     "advise": CommandPlace("umbel.cli.advise", "advise", "Say whether to cluster at all, and how."),
     "show": CommandPlace("umbel.cli.show", "show", "Show the results of a run or a comparison."),
+    "watch": CommandPlace("umbel.cli.watch", "watch", "Follow a run that goes on elsewhere."),
     "assign": CommandPlace("umbel.cli.show", "assign", "Give newcomers their cluster."),
     "estimate-clusters": CommandPlace(
         "umbel.cli.show", "estimate_clusters", "Estimate how many clusters there are."
