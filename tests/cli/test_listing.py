@@ -77,6 +77,19 @@ def test_a_method_comes_with_its_settings(umbel: Shell) -> None:
     assert "[model] of mlp" in umbel("list", "models", "mlp")[0]
 
 
+def test_a_preset_comes_with_its_own_values(umbel: Shell) -> None:
+    printed = umbel("list", "methods", "ditto")[0]
+    assert "local = LocalTraining(scheme=PersonalModel)" in printed
+    assert "[algorithm.local.scheme] of ditto\n  pull = 1.0" in printed
+    printed = umbel("list", "methods", "fedrep")[0]
+    assert "kept = ('@head',)" in printed
+    assert "weights = 'equal'" in printed
+    assert "head_epochs = 10" in printed
+    printed = umbel("list", "methods", "fedavgm")[0]
+    assert "[algorithm.averaging.rule] of fedavgm" in printed
+    assert "fedadam" not in printed.partition("\n\n")[2]
+
+
 def test_every_setting_is_listed_by_its_path(umbel: Shell) -> None:
     rows = json.loads(umbel("list", "settings", "--json")[0])
     paths = {row["path"] for row in rows}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import is_dataclass, replace
 from fnmatch import fnmatchcase
 from textwrap import fill
+from typing import Any
 
 import click
 
@@ -13,6 +15,7 @@ from umbel.checks import UsageError, closest, command, nearest
 from umbel.cli.catalogue import KINDS, comparisons, complete_kinds, entries, groups, times
 from umbel.cli.options import form_options
 from umbel.cli.printing import RowFormat, print_rows
+from umbel.help.field_docs import FieldDoc, field_docs, in_python
 from umbel.result.table import Table
 from umbel.summary import counted
 
@@ -67,7 +70,7 @@ def list_(kind: str | None, pattern: str | None, form: RowFormat | None) -> None
     else:
         _print_sentences(sentences, {name: times(name) for name in sentences if kind == "papers"})
         if pattern in sentences and kind in TABLES:
-            _print_settings(settings_rows(name=pattern, table=TABLES[kind]))
+            _print_settings(_settings_of(pattern, TABLES[kind]))
 
 
 def _kind_hint(word: str) -> str:
@@ -84,31 +87,53 @@ def _kind_hint(word: str) -> str:
     return nearest(word, known)
 
 
-def settings_rows(
-    pattern: str | None = None, *, name: str | None = None, table: str = ""
-) -> list[dict[str, str]]:
-    """The settings whose path fits a pattern, or those of the one thing with this name."""
-    from umbel.experiment.setting_paths import path_of_setting, tables
-
+def settings_rows(pattern: str | None) -> list[dict[str, str]]:
+    """The settings whose path fits a pattern, each table's under its path."""
     # PyTorch loads for the classes that have the fields.
-    from umbel.help.field_docs import field_docs
+    from umbel.experiment.setting_paths import path_of_setting, tables
 
     rows = []
     for each in tables():
-        if name is not None and (each.path != table or name not in each.names):
-            continue
         whose = ", ".join(each.names) if len(each.names) <= MOST_OWNERS else ""
         for doc in field_docs(each.kind):
             path = each.full(doc.name)
             if doc.name != "of" and (pattern is None or _fits(path, pattern)):
-                said = {"default": doc.default, "meaning": doc.meaning, "range": doc.allowed}
-                rows.append({"path": path, "of": whose, **said})
+                rows.append(_row(doc, path, whose))
     if not rows and pattern is not None:
         meant = path_of_setting(pattern)
         if meant is not None and meant != pattern:
             return settings_rows(meant)
         raise UsageError(f"pattern: {pattern!r} is in no path of a setting")
     return rows
+
+
+def _settings_of(name: str, table: str) -> list[dict[str, str]]:
+    """The settings of the one thing with this name, a method, scenario or model."""
+    from umbel.experiment.setting_paths import REGISTRIES  # which loads PyTorch
+
+    (thing,) = (r[name] for kind, r in REGISTRIES.items() if kind.__name__.lower() == table)
+    rows = _settings_in(thing, table, name)
+    return sorted(rows, key=lambda row: row["path"].rpartition(".")[0])
+
+
+def _settings_in(thing: Any, path: str, name: str) -> Iterator[dict[str, str]]:
+    """The settings of a class, or of a preset: of the tables in it, too, that it has changed."""
+    preset = not isinstance(thing, type)
+    for doc in field_docs(type(thing) if preset else thing):
+        value = getattr(thing, doc.name, None) if preset else None
+        if doc.name == "of":
+            yield from _settings_in(value, path, name)
+            continue
+        default = in_python(value) if preset else doc.default
+        full = f"{path}.{doc.name}"
+        yield _row(replace(doc, default=default), full, name)
+        if default != doc.default and is_dataclass(value):
+            yield from _settings_in(value, full, name)
+
+
+def _row(doc: FieldDoc, path: str, whose: str) -> dict[str, str]:
+    said = {"default": doc.default, "meaning": doc.meaning, "range": doc.allowed}
+    return {"path": path, "of": whose, **said}
 
 
 def _print_settings(rows: Iterable[Mapping[str, str]]) -> None:

@@ -153,11 +153,12 @@ def _unconditional(tree: ast.AST) -> Iterator[ast.AST]:
 
 def _default(field: Field[Any]) -> str:
     if field.default_factory is not MISSING:
-        return _short(field.default_factory())
-    return "" if field.default is MISSING else _short(field.default)
+        return in_python(field.default_factory())
+    return "" if field.default is MISSING else in_python(field.default)
 
 
-def _short(value: Any) -> str:
+def in_python(value: Any) -> str:
+    """A value as in Python, of a dataclass only what differs from its defaults."""
     if is_dataclass(value) and not isinstance(value, type):
         text = settings(value)
         return text if text.endswith(")") else f"{text}()"
