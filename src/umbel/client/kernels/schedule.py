@@ -67,7 +67,9 @@ class BatchSchedule:
         at_work, width = keep.any(2).sum(1).tolist(), used.amax(1).tolist()
         kept = keep.flatten(1).sum(1).tolist()
         full = [c * w == k for c, w, k in zip(at_work, width, kept, strict=True)]
-        return cls(order, torch.where(keep, rows, ~rows), keep, at_work, width, full, factors)
+        in_order = torch.equal(order, torch.arange(clients, device=order.device))
+        rows = torch.where(keep, rows, ~rows)
+        return cls(None if in_order else order, rows, keep, at_work, width, full, factors)
 
     def batches(self, dtype: torch.dtype) -> Iterator[SideBySide]:
         """The mini-batches of each step, with shares of this type."""
