@@ -41,6 +41,12 @@ def test_a_flow_that_asks_nothing_returns_at_once() -> None:
 def test_rows_are_taken_from_the_table_without_a_row_a_client() -> None:
     rows = Rows(torch.tensor([[1.0], [2.0]]), torch.tensor([1, 1, 0]))
     assert rows.take(torch.tensor([0, 2])).tolist() == [[2.0], [1.0]]
+    assert rows.take(torch.tensor([0, 1])).tolist() == [[2.0], [2.0]]
+    assert rows.take(torch.tensor([2, 1])).tolist() == [[1.0], [2.0]]
+    assert rows.take(torch.tensor([], dtype=torch.long)).tolist() == []
+    for positions in ([2, 1], [0, 1]):  # in the order of the table, and equal: views of it
+        taken = rows.take(torch.tensor(positions))
+        assert taken.untyped_storage().data_ptr() == rows.table.untyped_storage().data_ptr()
     assert rows.row(1).tolist() == [2.0]
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
+import torch
 from torch import Size, Tensor
 
 from umbel.checks import UsageError, check, kind_of
@@ -51,8 +52,15 @@ class Rows:
         return self.table[int(self.index[position])]
 
     def take(self, positions: Tensor) -> Tensor:
-        """The rows of the clients at these positions of the request: (len(positions), ...)."""
-        return self.table.index_select(0, self.index[positions])
+        """The rows of the clients at these positions of the request: (len(positions), ...).
+
+        Equal rows, and those that follow each other in the table, are a view of it.
+        """
+        index = self.index[positions]
+        if len(index) > 1 and torch.equal(index, index[:1].expand(len(index))):
+            return self.table[int(index[0])].expand(len(index), *self.table.shape[1:])
+        at = places(index)
+        return self.table[at] if isinstance(at, slice) else self.table.index_select(0, at)
 
     def check(self, name: str, count: int) -> None:
         """Raise `UsageError` unless there is a valid row number for each of `count` clients."""
@@ -61,6 +69,13 @@ class Rows:
         expected = f"({count},), a number for each client asked, as in labels[ctx.cohort]"
         check(shape == (count,), f"{name}.index: shape", shape, expected)
         check_numbers(self.index, f"{name}.index", len(self.table), "rows of its table")
+
+
+def places(index: Tensor) -> slice | Tensor:
+    """Numbers of rows (N,), as a slice if they follow each other."""
+    first = int(index[0]) if len(index) else 0
+    last = first + len(index)
+    return slice(first, last) if torch.equal(index, torch.arange(first, last)) else index
 
 
 def check_tensor(value: object, name: str, expected: str = "a tensor") -> None:

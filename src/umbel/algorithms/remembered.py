@@ -25,7 +25,7 @@ from umbel.client.work.schemes import Scheme
 from umbel.flow import Flow, Replies, Request, Rows, relay
 from umbel.server.aggregation import cluster_mean
 from umbel.server.ask import Context
-from umbel.server.repeated_rows import copies
+from umbel.server.repeated_rows import copies, with_rows
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Remembered(Wrapper[KeptState]):
             answer = yield asked
             if "chosen" in answer.columns:
                 labels = labels.index_copy(0, answer.clients, answer.columns["chosen"])
-            kept = kept.index_copy(0, answer.clients, answer.columns[scheme.column])
+            kept = with_rows(kept, answer.clients, answer.columns[scheme.column])
             columns = {n: rows for n, rows in answer.columns.items() if n != scheme.column}
             if scheme.moves_means:
                 means = _means(kept, labels)[labels[answer.clients]]

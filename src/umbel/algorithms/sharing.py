@@ -42,7 +42,7 @@ from umbel.client.work.base import innermost
 from umbel.client.work.shared_training import OF_MODELS, STEPS
 from umbel.flow import Flow, Replies, Request, Rows, relay
 from umbel.server.ask import Context
-from umbel.server.repeated_rows import copies
+from umbel.server.repeated_rows import copies, with_rows
 
 STAYS = {"A": ("*lora_B*",), "B": ("*lora_A*",), "both": ()}
 """Patterns of the values that stay with a client, by the setting `share`."""
@@ -134,7 +134,7 @@ class Sharing(Wrapper[KeptState]):
             answer = yield self._parted(request, kept, ctx.layout)
             # What is trained only for a comparison changes no model, nor any part of one.
             if request.use != "compared" and MEMORY in answer.columns:
-                kept = kept.index_copy(0, answer.clients, answer.columns[MEMORY])
+                kept = with_rows(kept, answer.clients, answer.columns[MEMORY])
             return self._whole(answer, ctx.layout)
 
         inner = yield from relay(self.of.round(state.inner[0], ctx), ask)
@@ -148,7 +148,7 @@ class Sharing(Wrapper[KeptState]):
         served = yield from relay(self.of.serve(state.inner[0], ctx), ask)
         _, own = parted(ctx.layout, self.stays)
         everyone = torch.arange(len(ctx.cohort))
-        models = served.models.take(everyone)  # a copy, in which each gets its own values
+        models = served.models.take(everyone).clone()  # in which each gets its own values
         models.index_copy_(1, own, state.kept.index_select(0, ctx.cohort))
         return replace(served, models=Rows(models, everyone), adapted_from=served.models)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from umbel.checks import UsageError
 from umbel.engines.replies.validation import assemble, models_type, promises, wrong_form
-from umbel.flow import Replies, Request
+from umbel.flow import Replies, Request, places
 
 
 class Columns:
@@ -41,20 +41,16 @@ class Columns:
             raise UsageError(
                 f"{type(self.request.work).__name__}: {fault}, which its `promises` states"
             )
-        first, count, num_rows = int(positions[0]), len(positions), len(self.request.clients)
-        in_order = torch.equal(positions, torch.arange(first, first + count))
+        at, num_rows = places(positions), len(self.request.clients)
         for name, values in rows.items():
             column = values.to("cpu", self.promises[name].dtype or models_type(self.request))
             if name not in self.tensors:
                 # A single chunk of all clients: its tensor is the column, without a copy.
-                if in_order and count == num_rows:
+                if at == slice(0, num_rows):
                     self.tensors[name] = column
                     continue
                 self.tensors[name] = column.new_empty(num_rows, *column.shape[1:])
-            if in_order:
-                self.tensors[name][first : first + count] = column
-            else:
-                self.tensors[name][positions] = column
+            self.tensors[name][at] = column
 
     def replies(self) -> Replies:
         """Return the replies of all clients; if there are none, every column has shape (0, ...)."""

@@ -10,8 +10,10 @@ from torch import Tensor
 
 from umbel.checks import check, check_memory
 from umbel.client.layout import Layout
+from umbel.flow import Rows
 from umbel.server.ask import Features
 from umbel.server.clustering import LARGEST_GRAM, distances, inner_products
+from umbel.server.repeated_rows import with_rows
 
 KEPT_SHARE = 8
 """Inner products are kept if a feature has at least this many values for each client.
@@ -67,11 +69,10 @@ def side_by_side(features: Sequence[Tensor], complete: Tensor) -> Tensor:
 def moved(block: Tensor, answer: Features, rate: Tensor) -> Tensor:
     """Features (M, J) after each client's row has moved to its answer (N, J) by a rate (N,)."""
     # In most rounds all clients answer: the table is then not indexed, which would copy it.
-    everyone = torch.equal(answer.clients, torch.arange(len(block)))
-    old = block if everyone else block[answer.clients]
+    old = Rows(block, answer.clients).take(torch.arange(len(answer.clients)))
     # g <- (1 - rate) g + rate answer, which for rate 1/n is the running mean of n answers.
     near = torch.lerp(old, answer.feature, rate[:, None])
-    return near if everyone else block.index_copy(0, answer.clients, near)
+    return with_rows(block, answer.clients, near)
 
 
 def to_means(mine: Tensor, theirs: Tensor, labels: Tensor, count: int) -> Tensor:

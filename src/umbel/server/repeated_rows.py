@@ -1,4 +1,4 @@
-"""Tables whose rows begin alike: one for each client, or one for each cluster."""
+"""Tables with a row for each client, or for each cluster, which begin alike."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ def copies(row: Tensor, count: int, what: str) -> Tensor:
     """
     check_memory(count * row.nbytes, what)
     return row.repeat(count, 1)
+
+
+def with_rows(table: Tensor, clients: Tensor, rows: Tensor) -> Tensor:
+    """The table (M, P) with other rows (N, P) for clients (N,) in ascending order."""
+    return rows if len(rows) == len(table) else table.index_copy(0, clients, rows)
 
 
 def model_of_each(model: Tensor, count: int) -> Tensor:
