@@ -84,3 +84,10 @@ def test_it_pays_where_few_examples_are_seen_often(
     span = Span.of(schedule)
     assert span.sizes == [examples]
     assert is_faster(span, schedule, size_in, 200 if size_in > 64 else 10) is better
+
+
+def test_outputs_of_weights_that_do_not_move_are_computed_once_if_examples_are_seen_again() -> None:
+    for epochs, better in ((2, True), (1, False)):
+        plan = LocalTraining(epochs=epochs, batch_size=20).batching.plan(200, 0)
+        schedule = BatchSchedule.of(torch.from_numpy(plan)[None])
+        assert is_faster(Span.of(schedule), schedule, 784, 200, moves=False) is better

@@ -119,7 +119,8 @@ def _settings_of(name: str, table: str) -> list[dict[str, str]]:
 def _settings_in(thing: Any, path: str, name: str) -> Iterator[dict[str, str]]:
     """The settings of a class, or of a preset: of the tables in it, too, that it has changed."""
     preset = not isinstance(thing, type)
-    for doc in field_docs(type(thing) if preset else thing):
+    kind: Any = type(thing) if preset else thing
+    for doc in field_docs(kind):
         value = getattr(thing, doc.name, None) if preset else None
         if doc.name == "of":
             yield from _settings_in(value, path, name)

@@ -215,8 +215,10 @@ class Beside:
     """Descent of a model w, and of another one v on the same mini-batches.
 
     With a share, v descends through the mixture share v + (1 - share) w, from the values before
-    each step (Deng et al. 2020, Algorithm 1), and statistics of v are those of the mixture. The
-    change is (2, P): of w, and of v.
+    each step (Deng et al. 2020, Algorithm 1), and statistics of v are those of the mixture. Without
+    one, v is pulled to w as received (Li et al. 2021, Algorithm 1). The change is (2, P): of w from
+    there, and of v from what it is pulled to, w as received or v itself. With a share, both have
+    one more value: 0, and the derivative of the first mini-batch's loss by the share.
     """
 
     outer: Descent  # the steps of w
@@ -228,20 +230,19 @@ class Beside:
 
     @property
     def held(self) -> tuple[Tensor, ...]:
-        """v, its share, and the constant of its steps, as far as there are any."""
-        share = () if self.share is None else (self.share,)
-        return (self.own, *share, *self.inner.held)
+        """v, and its share if there is one."""
+        return (self.own,) if self.share is None else (self.own, self.share)
 
     def holding(self, *tensors: Tensor) -> Beside:
         """The same steps of another v."""
-        own, *others = tensors
-        share = None if self.share is None else others.pop(0)
-        return replace(self, own=own, share=share, inner=self.inner.holding(*others))
+        own, *share = tensors
+        return replace(self, own=own, share=share[0] if share else None)
 
     def by_gradients(
         self, gradient: Gradient, theta: Tensor, shard: Shard, factors: Tensor | None = None
     ) -> Tensor:
-        model, own, memory, memory_of_own = theta, self.own, None, None
+        model, own, memory, memory_of_own, by_share = theta, self.own, None, None, None
+        near = theta if self.share is None else own
         for batch, weights in weighted(shard, factors):
             slope, _, rest = gradient(model, batch, weights)
             cut, point = len(slope), own
@@ -249,12 +250,17 @@ class Beside:
                 point = torch.cat([torch.lerp(model[:cut], own[:cut], self.share), own[cut:]])
             if memory is None or memory_of_own is None:
                 memory = self.outer.start(theta[:cut])
-                memory_of_own = self.inner.start(self.own[:cut])
+                memory_of_own = self.inner.start(near[:cut])
             model, memory = self.outer.step(model, slope, rest, memory, batch)
             slope, _, rest = gradient(point, batch, weights)
-            slope = slope if self.share is None else self.share * slope
+            if self.share is not None:
+                by_share = torch.dot((own - theta)[:cut], slope) if by_share is None else by_share
+                slope = self.share * slope
             own, memory_of_own = self.inner.step(own, slope, rest, memory_of_own, batch)
-        return torch.stack([model - theta, own - self.own])
+        changes = torch.stack([model - theta, own - near])
+        if by_share is None:
+            return changes
+        return torch.cat([changes, torch.stack([by_share * 0, by_share])[:, None]], 1)
 
 
 def weighted(shard: Shard, factors: Tensor | None) -> Iterator[tuple[Batch, Tensor | None]]:

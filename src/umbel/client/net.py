@@ -286,7 +286,9 @@ class Net:
         """
         begun = self.settled(theta)
         update = self.kernel.descend(begun, shard, rule, factors)
-        return update if begun is theta else update + (begun - theta)
+        if begun is not theta:
+            update[..., : len(theta)] += begun - theta
+        return update
 
     def features(self, theta: Tensor, x: Tensor, layer: str = "") -> Tensor:
         """What a layer gives for inputs (B, ...) in evaluation mode: (B, F).

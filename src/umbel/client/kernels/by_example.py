@@ -4,7 +4,8 @@ Gradient steps change the weights W (out, in) of a first layer only by products 
 examples: W = W_0 + A' X for examples X (n, in) and coefficients A (n, out). The outputs for X are
 then X W_0' + (X X') A. If a client goes through few examples many times, it is less work to compute
 X W_0' and X X' once, to change the rows of A in every step, and to compute A' X at the end. A
-constant D that is added to each gradient adds a multiple of it: W = W_0 + A' X + s D.
+constant D that is added to each gradient adds a multiple of it: W = W_0 + A' X + s D. So does a
+beginning elsewhere: V = W_0 + A' X + s (V_0 - W_0) for a model V that is pulled to W_0.
 Letters: C models, B examples of a mini-batch, n examples of a client.
 """
 
@@ -61,11 +62,16 @@ class Span:
 
 
 def is_faster(
-    span: Span, schedule: BatchSchedule, size_in: int, size_out: int, passes: int = 1
+    span: Span,
+    schedule: BatchSchedule,
+    size_in: int,
+    size_out: int,
+    passes: int = 1,
+    moves: bool = True,
 ) -> bool:
     """Whether coefficients are faster than steps on the weights for a layer of these sizes.
 
-    Each mini-batch has so many `passes`.
+    Each mini-batch has so many `passes`. Weights that do not move need no coefficients.
     """
     most, values = span.most, size_in * size_out
     steps, _, width = schedule.rows.shape
@@ -74,6 +80,8 @@ def is_faster(
     here = 2 * most * values + most * most * size_in + seen * most * size_out
     if values < SMALL or most * (most + 2 * size_out) > ROOM * values:
         return False
+    if not moves:
+        return most <= NEARLY_SURE * seen
     if values < LARGE:
         return here <= NEARLY_SURE * 2 * seen * values
     return here <= WORTHWHILE * 2 * (seen + STEP * steps) * values
@@ -93,52 +101,47 @@ class ByExample(Path):
     constant: Tensor | None = None  # D (C, out, in)
     along: Tensor | None = None  # (C, n, out) X D'
     times: Moving | None = None  # s (C, 1, 1)
+    rate: float = 0.0  # the gradient of s
 
     __repr__ = in_short
 
     @classmethod
     def of(
-        cls,
-        descent: Descent,
-        x: Tensor,
-        span: Span,
-        weight: Tensor,
-        *bias: Tensor,
+        cls, descent: Descent, x: Tensor, span: Span, moves: bool, weight: Tensor, *bias: Tensor
     ) -> ByExample:
         """Return the path of received weights (C, out, in), and bias (C, 1, out) if any.
 
-        x (total, ...) is the storage of examples.
+        x (total, ...) is the storage of examples. Only outputs are computed of weights that do not
+        move.
         """
         flat, count, most, size_out = x.flatten(1), len(weight), span.most, weight.shape[1]
         # A product of two examples may exceed the range of float16, even if no input does.
         full = torch.float32 if weight.dtype == torch.float16 else weight.dtype
         starts = zip(span.start.tolist(), span.sizes, strict=True)
         examples = [flat[start : start + size] for start, size in starts]
-        products = torch.zeros(count, most, most, dtype=full)
+        products = torch.zeros(count if moves else 0, most, most, dtype=full)
         received = _outputs(examples, weight, torch.zeros(count, most, size_out, dtype=full))
-        for rows, into in zip(examples, products, strict=True):
+        for rows, into in zip(examples, products, strict=moves):
             rows = rows.to(full)
             into[: len(rows), : len(rows)] = matmul(rows, rows.t())
-        coefficients = Moving.from_zero(torch.zeros_like(received), descent)
+        coefficients = Moving.of(descent, received.new_zeros(()).expand_as(received))
         return cls(
-            (coefficients, *(Moving.of(each, descent) for each in bias)),
+            (coefficients, *(Moving.of(descent, each, each) for each in bias)),
             products,
             received,
             (span.start - torch.arange(count) * most)[:, None],
             examples,
         )
 
-    def holding(self, constants: Sequence[Tensor]) -> ByExample:
+    def holding(self, constants: Sequence[Tensor], descent: Descent) -> ByExample:
         constant, *of_bias = constants
         pairs = zip(self.parts[1:], of_bias, strict=True)
         bias = [replace(part, constant=each) for part, each in pairs]
         along = _outputs(self.examples, constant, torch.zeros_like(self.received))
         # s begins at 0, and moves as a row of A does whose gradient is 1.
-        start, velocity = self.parts[0].now[:, :1, :1], self.parts[0].velocity
-        resting = None if velocity is None else torch.zeros_like(start)
-        times = Moving(torch.zeros_like(start), None, resting)
+        times = Moving.of(descent, torch.zeros_like(along[:, :1, :1]))
         parts = (self.parts[0], *bias)
-        return replace(self, parts=parts, constant=constant, along=along, times=times)
+        return replace(self, parts=parts, constant=constant, along=along, times=times, rate=1.0)
 
     def first(self, clients: int) -> ByExample:
         return replace(
@@ -153,21 +156,21 @@ class ByExample(Path):
     def step(self, slope: Tensor, taken: Tensor, descent: Descent) -> None:
         super().step(slope, taken, descent)
         if self.times is not None:
-            self.times.step(_add_one, descent)
+            self.times.step(partial(_add_number, self.rate), descent)
 
     def zeros(self) -> ByExample:
         return replace(super().zeros(), received=torch.zeros_like(self.received))
 
-    def beside(self, descent: Descent, weight: Tensor, *bias: Tensor) -> ByExample:
-        """The path of other received weights through the same examples."""
-        received = _outputs(self.examples, weight, torch.zeros_like(self.received))
-        coefficients = Moving.from_zero(torch.zeros_like(received), descent)
-        parts = (coefficients, *(Moving.of(each, descent) for each in bias))
-        return replace(self, parts=parts, received=received, constant=None, along=None, times=None)
-
-    def mixture(self, other: ByExample, share: Tensor) -> ByExample:
-        received = torch.lerp(other.received, self.received, share.to(self.received.dtype))
-        return replace(super().mixture(other, share), received=received)
+    def beside(self, descent: Descent, own: Sequence[Tensor], near: Sequence[Tensor]) -> ByExample:
+        outputs = _outputs(self.examples, own[0], torch.zeros_like(self.received))
+        coefficients = Moving.of(descent, outputs.new_zeros(()).expand_as(outputs))
+        bias = map(partial(Moving.of, descent), own[1:], (near or own)[1:])
+        path = replace(self, parts=(coefficients, *bias), constant=None, along=None, times=None)
+        if not near:
+            return replace(path, received=outputs)
+        times = Moving.of(descent, torch.ones_like(outputs[:, :1, :1]))
+        along = outputs.sub_(self.received)
+        return replace(path, constant=own[0] - near[0], along=along, times=times, rate=0.0)
 
     def taken(self, batch: SideBySide, x: Tensor) -> Tensor:  # noqa: ARG002
         """Row numbers (C, B) in the tables of all clients, stacked vertically."""
@@ -175,7 +178,8 @@ class ByExample(Path):
 
     def forward(self, taken: Tensor, bias: bool = True) -> Tensor:
         out = _rows(self.received, taken)
-        out.baddbmm_(_rows(self.products, taken), self.weight)
+        if not self.parts[0].fixed:
+            out.baddbmm_(_rows(self.products, taken), self.weight)
         if self.along is not None and self.times is not None:
             out.addcmul_(_rows(self.along, taken), self.times.now)
         out = out.add_(self.bias) if bias and self.bias is not None else out
@@ -188,6 +192,9 @@ class ByExample(Path):
         return partial(_add_rows, taken.flatten(), slope.flatten(0, 1))
 
     def put_weight(self, weight: Tensor) -> None:
+        if self.parts[0].fixed:
+            weight.zero_()
+            return
         for into, rows, found in zip(weight, self.examples, self.weight, strict=True):
             of_rows = found[: len(rows)].t()
             into.copy_(matmul(of_rows, rows.to(of_rows.dtype)))
@@ -212,8 +219,8 @@ def _rows(table: Tensor, taken: Tensor) -> Tensor:
     return table.flatten(0, 1).index_select(0, taken.flatten()).view(*taken.shape, -1)
 
 
-def _add_one(values: Tensor, old: float, new: float) -> None:
-    values.mul_(old).add_(new)
+def _add_number(number: float, values: Tensor, old: float, new: float) -> None:
+    values.mul_(old).add_(new * number)
 
 
 def _add_rows(rows: Tensor, slopes: Tensor, values: Tensor, old: float, new: float) -> None:

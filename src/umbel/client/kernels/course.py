@@ -50,22 +50,37 @@ class Course:
                 path.step_down(away, rule.outer)
         return [own.since(path) for own, path in zip(near, model, strict=True)]
 
-    def follow_beside(self, rule: Beside, model: Sequence[Path], own: Sequence[Path]) -> None:
-        """Move the model w, and v beside it, through mixtures of both if it has a share."""
-        share, between = torch.ones(1, 1, 1), own
+    def follow_beside(
+        self, rule: Beside, model: Sequence[Path], own: Sequence[Path]
+    ) -> Tensor | None:
+        """Move the model w, and v beside it, through mixtures of both if it has a share.
+
+        Then it returns the derivative (C,) of the first mini-batch's loss by the share.
+        """
+        shares, by_share, between = None, None, own
         if rule.share is not None:
-            share = self.schedule.arranged(rule.share)[:, None, None]
-            between = [v.mixture(w, share) for w, v in zip(model, own, strict=True)]
+            shares = self.schedule.arranged(rule.share)[:, None, None]
+            between = [own[0], *(path.zeros() for path in own[1:])]
         for batch, one, other, mixture in self._at_work(model, own, between):
-            for path, begin, end in zip(mixture, one, other, strict=True):
-                if rule.share is not None:
-                    path.mix(begin, end, share[: len(batch.rows)])
-            for path, slope, taken in self._backward(one, batch):
+            inputs, of_one = self._first(one[0], batch)
+            of_mixture = other[0].forward(inputs)
+            if shares is not None:
+                # A mixture of weights gives the same mixture of outputs, which are fewer values.
+                share = shares[: len(batch.rows)]
+                of_mixture = torch.lerp(of_one, of_mixture, share)
+                for path, begin, end in zip(mixture[1:], one[1:], other[1:], strict=True):
+                    path.mix(begin, end, share)
+            layers = list(self._backward(mixture, batch, inputs, of_mixture))
+            if shares is not None and by_share is None:
+                by_share = torch.zeros_like(shares[:, 0, 0])
+                for w, v, (_, slope, taken) in zip(one[::-1], other[::-1], layers, strict=True):
+                    away = v.forward(taken) - w.forward(taken)
+                    by_share[: len(slope)] += (slope * away).sum((1, 2))
+            for path, slope, taken in self._backward(one, batch, inputs, of_one):
                 path.step(slope, taken, rule.outer)
-            layers = zip(reversed(other), self._backward(mixture, batch), strict=True)
-            for path, (_, slope, taken) in layers:
-                mine = slope if rule.share is None else slope * share[: len(batch.rows)]
-                path.step(mine, taken, rule.inner)
+            for path, (_, slope, taken) in zip(other[::-1], layers, strict=True):
+                path.step(slope if shares is None else slope * share, taken, rule.inner)
+        return by_share
 
     def follow_meta(self, rule: Meta, model: Sequence[Path]) -> None:
         """Descend the loss after a gradient step."""
@@ -99,15 +114,18 @@ class Course:
             yield batch, *models
 
     def _backward(
-        self, model: Sequence[Path], batch: SideBySide
+        self, model: Sequence[Path], batch: SideBySide, *first: Tensor
     ) -> Iterator[tuple[Path, Tensor, Tensor]]:
         """Each layer from the last to the first that moves: with its inputs, and the slope by its
         outputs.
+
+        `first` are the inputs and outputs of the first layer, if they are known.
         """
-        passed = [model[0].taken(batch, self.x)]
-        for path in model[:-1]:
-            passed.append(path.forward(passed[-1]).relu_())
-        outputs = model[-1].forward(passed[-1])
+        inputs, outputs = first or self._first(model[0], batch)
+        passed = [inputs]
+        for path in model[1:]:
+            passed.append(outputs.relu_())
+            outputs = path.forward(passed[-1])
         slope = slope_of(self.objective, outputs, batch.labels(self.y), batch.shares)
         lowest = next((n for n, path in enumerate(model) if not path.is_fixed), len(model))
         for number in range(len(model) - 1, lowest - 1, -1):
@@ -116,6 +134,11 @@ class Course:
                 slope = model[number].back(of_outputs)
                 slope = torch.ops.aten.threshold_backward(slope, passed[number], 0)
             yield model[number], of_outputs, passed[number]
+
+    def _first(self, path: Path, batch: SideBySide) -> tuple[Tensor, Tensor]:
+        """The inputs and outputs of the first layer."""
+        inputs = path.taken(batch, self.x)
+        return inputs, path.forward(inputs)
 
     def _add(
         self, at: Sequence[Path], batch: SideBySide, into: Sequence[Path], old: float, new: float

@@ -139,20 +139,25 @@ class Dense:
         course = Course(self.objective, schedule, x, y, theta.dtype)
         if isinstance(rule, Moreau | Beside):
             if isinstance(rule, Moreau):
-                personal = course.follow_moreau(rule, model)
+                personal, by_share = course.follow_moreau(rule, model), None
             else:
-                own = schedule.arranged(rule.own)
-                personal = list(self._paths(rule.inner, x, own, schedule, 1, model[0]))
-                course.follow_beside(rule, model, personal)
-            update = theta.new_empty(height, 2, theta.shape[1])
+                own, pulled = schedule.arranged(rule.own), rule.share is None
+                personal = [
+                    path.beside(rule.inner, each.views(own), each.views(received) if pulled else [])
+                    for path, each in zip(model, self.layers, strict=True)
+                ]
+                by_share = course.follow_beside(rule, model, personal)
+            update = theta.new_empty(height, 2, theta.shape[1] + (by_share is not None))
             self._put_updates(model, update[:, 0])
             self._put_updates(personal, update[:, 1])
+            if by_share is not None:
+                update[:, 0, -1], update[:, 1, -1] = 0, by_share
         else:
             if isinstance(rule, Meta):
                 course.follow_meta(rule, model)
             else:
                 course.follow(rule.outer, model)
-            update = torch.empty_like(received)
+            update = theta.new_empty(height, theta.shape[1])
             self._put_updates(model, update)
         return (schedule.restored(update),)
 
@@ -163,22 +168,19 @@ class Dense:
         received: Tensor,
         schedule: BatchSchedule,
         passes: int,
-        beside: Path | None = None,
     ) -> Iterator[Path]:
-        """The path of each layer through the steps; the first may be one `beside` another."""
+        """The path of each layer through the steps."""
         for number, layer in enumerate(self.layers):
             values = layer.views(received)
             sizes = layer.size_in, layer.size_out
             path: Path | None = None
-            if number == 0 and isinstance(beside, ByExample):
-                path = beside.beside(outer, *values)
-            elif number == 0 and not x.is_cuda and by_example.takes(outer) and beside is None:
-                span = Span.of(schedule)
-                if by_example.is_faster(span, schedule, *sizes, passes):
-                    path = ByExample.of(outer, x, span, *values)
+            if number == 0 and not x.is_cuda and by_example.takes(outer):
+                span, moves = Span.of(schedule), outer.moves(layer.start)
+                if by_example.is_faster(span, schedule, *sizes, passes, moves):
+                    path = ByExample.of(outer, x, span, moves, *values)
             path = Weights.of(outer, *values) if path is None else path
             if outer.constant is not None:
-                path = path.holding(layer.views(schedule.arranged(outer.constant)))
+                path = path.holding(layer.views(schedule.arranged(outer.constant)), outer)
             yield path if outer.spans is None else path.moving(*map(outer.moves, layer.starts))
 
     def _put_updates(self, paths: Sequence[Path], update: Tensor) -> None:

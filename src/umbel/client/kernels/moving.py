@@ -38,15 +38,11 @@ class Moving:
     __repr__ = in_short
 
     @classmethod
-    def of(cls, received: Tensor, descent: Descent) -> Moving:
-        """Return the tensor before its first step."""
-        now = received.clone(memory_format=torch.contiguous_format)
-        return cls(now, received, _resting(now, descent))
-
-    @classmethod
-    def from_zero(cls, now: Tensor, descent: Descent) -> Moving:
-        """Return a tensor of zeros before its first step."""
-        return cls(now, None, _resting(now, descent))
+    def of(cls, descent: Descent, start: Tensor, near: Tensor | None = None) -> Moving:
+        """Return the tensor before its first step; it is pulled to `near`, by default to zeros."""
+        now = start.clone(memory_format=torch.contiguous_format)
+        resting = torch.zeros_like(now) if sgd_of(descent).momentum > 0 else None
+        return cls(now, near, resting)
 
     def first(self, clients: int) -> Moving:
         """Return the tensor of only the first clients, in the same memory."""
@@ -69,7 +65,9 @@ class Moving:
                 velocity.sub_(received, alpha=held(pull, now))
             now.sub_(velocity, alpha=held(lr, now))
             return
-        if sgd.weight_decay or pull:
+        if pull and received is not None and not sgd.weight_decay:
+            now.lerp_(received, held(lr * pull, now))
+        elif sgd.weight_decay or pull:
             now.mul_(1 - lr * (sgd.weight_decay + pull))
             if received is not None:
                 now.add_(received, alpha=held(lr * pull, now))
@@ -130,12 +128,6 @@ class Path(ABC):
         pairs = zip(self.parts, begun.parts, strict=True)
         return replace(self, parts=tuple(Moving(a.now, b.received, None) for a, b in pairs))
 
-    def mixture(self, other: Self, share: Tensor) -> Self:
-        """A path for mixtures of another path and this one, which has this share (C, 1, 1)."""
-        mixed = self.at([torch.empty_like(part.now) for part in self.parts])
-        mixed.mix(other, self, share)
-        return mixed
-
     def mix(self, one: Path, other: Path, share: Tensor) -> None:
         """Set the values to a mixture of two, of which the second has this share (C, 1, 1)."""
         for part, first, second in zip(self.parts, one.parts, other.parts, strict=True):
@@ -174,7 +166,14 @@ class Path(ABC):
             part.put_update(into)
 
     @abstractmethod
-    def holding(self, constants: Sequence[Tensor]) -> Path:
+    def beside(self, descent: Descent, own: Sequence[Tensor], near: Sequence[Tensor]) -> Path:
+        """The path of other weights and bias for the same inputs.
+
+        They are pulled to `near`, from where updates count; without it, to where they begin.
+        """
+
+    @abstractmethod
+    def holding(self, constants: Sequence[Tensor], descent: Descent) -> Path:
         """The same path with constants that are added to the gradients of its parts."""
 
     @abstractmethod
@@ -207,9 +206,12 @@ class Weights(Path):
     @classmethod
     def of(cls, descent: Descent, *received: Tensor) -> Weights:
         """Return the path of received weights (C, out, in), and bias (C, 1, out) if any."""
-        return cls(tuple(Moving.of(each, descent) for each in received))
+        return cls(tuple(Moving.of(descent, each, each) for each in received))
 
-    def holding(self, constants: Sequence[Tensor]) -> Weights:
+    def beside(self, descent: Descent, own: Sequence[Tensor], near: Sequence[Tensor]) -> Weights:
+        return Weights(tuple(map(partial(Moving.of, descent), own, near or own)))
+
+    def holding(self, constants: Sequence[Tensor], descent: Descent) -> Weights:  # noqa: ARG002
         """The same path with constants that are added to the gradients of its parts."""
         pairs = zip(self.parts, constants, strict=True)
         return replace(self, parts=tuple(replace(p, constant=each) for p, each in pairs))
@@ -242,10 +244,6 @@ def _add(gradient: Tensor, values: Tensor, old: float, new: float) -> None:
     if old != 1:
         values.mul_(old)
     values.add_(gradient, alpha=new)
-
-
-def _resting(now: Tensor, descent: Descent) -> Tensor | None:
-    return torch.zeros_like(now) if sgd_of(descent).momentum > 0 else None
 
 
 def sgd_of(descent: Descent) -> SGD:

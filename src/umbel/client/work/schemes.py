@@ -133,13 +133,9 @@ class PersonalModel(Scheme):
     def train(
         self, local: Training, net: Net, shard: Shard, sent: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
-        theta, own = sent["theta"], sent[MEMORY]
-        # pull (v - w) is the pull towards v as it began, and a constant.
-        away = self.pull * (own - theta)[: net.layout.num_weights] if self.pull else None
-        near = replace(local.descent, proximal=self.pull, constant=away)
-        rule = Beside(local.descent, near, own)
-        update, change = net.descend(theta, shard, rule).unbind(-2)
-        return {"update": update, MEMORY: own + change}
+        rule = Beside(local.descent, replace(local.descent, proximal=self.pull), sent[MEMORY])
+        update, away = net.descend(sent["theta"], shard, rule).unbind(-2)
+        return {"update": update, MEMORY: sent["theta"] + away}
 
 
 @dataclass(frozen=True)
@@ -189,7 +185,7 @@ class MixedModel(Scheme):
 
     uses: ClassVar[Literal["cluster", "kept", "served"]] = "served"
     times: ClassVar[int] = 2
-    models: ClassVar[int] = 3
+    models: ClassVar[int] = 2
 
     share: float = 0.5  #: alpha, the first share of v, in [0, 1]
     adaptive: bool = True  #: whether each client adapts its share
@@ -203,16 +199,13 @@ class MixedModel(Scheme):
     def train(
         self, local: Training, net: Net, shard: Shard, sent: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
-        theta, own, share = sent["theta"], sent[MEMORY][:-1], sent[MEMORY][-1]
+        own, share = sent[MEMORY][:-1], sent[MEMORY][-1]
         rule = Beside(local.descent, local.descent, own, share)
-        update, change = net.descend(theta, shard, rule).unbind(-2)
-        if self.adaptive:
-            cut = net.layout.num_weights
-            mixture = torch.cat([torch.lerp(theta[:cut], own[:cut], share), own[cut:]])
-            slope, _ = net.gradient(mixture, next(iter(shard.batches())))
-            step = local.descent.lr * torch.dot((own - theta)[:cut], slope)
-            share = (share - step).clamp(0, 1)
-        return {"update": update, MEMORY: torch.cat([own + change, share[None]])}
+        update, change = net.descend(sent["theta"], shard, rule).unbind(-2)
+        memory = sent[MEMORY] + change
+        step = local.descent.lr * change[-1] if self.adaptive else 0.0
+        memory[-1] = (share - step).clamp(0, 1)
+        return {"update": update[:-1], MEMORY: memory}
 
     def served(self, models: Tensor, kept: Tensor, means: Tensor | None) -> Tensor:  # noqa: ARG002
         return torch.lerp(models, kept[:, :-1], kept[:, -1:])
