@@ -55,7 +55,10 @@ def asked_about(
         allow(strangers_in(table))
         found = structured(table, ExperimentSettings)
         if path.exists() and "path" not in table["scenario"]:
-            found = _reading(found, data)
+            scenario: Any = found.scenario
+            expected = f"a scenario that reads files, as {data} is a path"
+            check(hasattr(scenario, "path"), "scenario", type(scenario).__name__, expected)
+            found = replace(found, scenario=replace(scenario, path=data))
         found = whole(found)
     clip = found.privacy.clip
     check(clip is None, "privacy.clip", clip, "allowed: ways are compared without noise")
@@ -72,15 +75,6 @@ def local_training(
         return None
     local = getattr(innermost(asked.algorithm), "local", None)
     return local if isinstance(local, LocalTraining) else None
-
-
-def _reading(asked: ExperimentSettings, data: str) -> ExperimentSettings:
-    """Return the source with a scenario that reads this, in place of the usual one."""
-    scenario: Any = asked.scenario
-    fine = hasattr(scenario, "path")
-    expected = f"a scenario that reads files, as {data} is a path"
-    check(fine, "scenario", type(scenario).__name__, expected)
-    return replace(asked, scenario=replace(scenario, path=data))
 
 
 def _scenario(data: str) -> Mapping[str, Any]:

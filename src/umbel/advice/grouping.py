@@ -56,7 +56,11 @@ def groupings(halves: Halves, seed: int) -> tuple[Grouping, ...]:
     There are at most as many groups as different descriptors: if each client has only one label,
     many clients have the same descriptor.
     """
-    halves = _in_noise(halves)
+    # In units of the noise between the two halves of each client.
+    apart = _apart(halves)
+    size, width = apart.shape
+    noise = (apart.T @ apart + PRIOR * np.eye(width)) / (size + PRIOR)
+    halves = halves.seen_from(np.linalg.cholesky(np.linalg.inv(noise)))
     most = max(1, min(MOST_GROUPS, halves.counts.shape[1] // 2, _num_places(halves.whole())))
     return tuple(_grouped(halves, count, seed) for count in range(1, most + 1))
 
@@ -70,14 +74,6 @@ def _num_places(where: Floats) -> int:
     """Return the number of rows that differ by more than rounding."""
     scale = np.abs(where).max(initial=0) or 1.0
     return len(np.unique((where / scale).round(DIGITS), axis=0))
-
-
-def _in_noise(halves: Halves) -> Halves:
-    """Return the halves in units of the noise between the two halves of each client."""
-    apart = _apart(halves)
-    size, width = apart.shape
-    noise = (apart.T @ apart + PRIOR * np.eye(width)) / (size + PRIOR)
-    return halves.seen_from(np.linalg.cholesky(np.linalg.inv(noise)))
 
 
 def _apart(halves: Halves) -> Floats:

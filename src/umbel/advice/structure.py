@@ -62,12 +62,18 @@ def structure(examples: Pooled, num_clients: int, seed: int) -> Structure:
     if examples.num_clients < 2 or len(examples.owner) < FEWEST_EXAMPLES:
         return Structure(differences=(), groupings=alone, num_groups=1)
     rng = generator(seed, Stream.ADVICE, 1)
+    places = examples.owner, examples.half, examples.num_clients
     differences, parts = [], []
     for kind, values in descriptors(examples, seed).items():
         if values.shape[1]:
-            said, part = _compared(kind, values, examples, rng)
+            white = whitened(values, examples.owner, examples.num_clients)
+            halves, chance = halves_of(white, *places), by_chance(values, *places, rng)
+            part = white @ directions(halves, rng)  # (N, Q) the numbers in which clients differ
+            part = part if chance.strongest <= ALPHA else part[:, :0]
+            near, width = nearness(halves), part.shape[1]
+            said = Difference(kind=kind, p_value=chance.alike, nearness=near, dimensions=width)
             differences.append(said)
-            parts += [part] if said.found and part.shape[1] else []
+            parts += [part] if said.found and width else []
     found = _groupings(parts, examples, rng, seed)
     if not found:
         return Structure(differences=tuple(differences), groupings=alone, num_groups=1)
@@ -76,21 +82,6 @@ def structure(examples: Pooled, num_clients: int, seed: int) -> Structure:
         groupings=tuple(_of_all(each.labels, examples.clients, num_clients) for each in found),
         num_groups=best(found).num_groups,
     )
-
-
-def _compared(
-    kind: str, values: Floats, examples: Pooled, rng: np.random.Generator
-) -> tuple[Difference, Floats]:
-    """Test if clients differ in this respect: the result, and its numbers (N, Q)."""
-    places = (examples.owner, examples.half, examples.num_clients)
-    white = whitened(values, examples.owner, examples.num_clients)
-    halves, chance = halves_of(white, *places), by_chance(values, *places, rng)
-    part = white @ directions(halves, rng)
-    part = part if chance.strongest <= ALPHA else part[:, :0]
-    said = Difference(
-        kind=kind, p_value=chance.alike, nearness=nearness(halves), dimensions=part.shape[1]
-    )
-    return said, part
 
 
 def _groupings(

@@ -23,7 +23,7 @@ from umbel.engines.replies.faults import Faults
 from umbel.engines.replies.validation import Limits
 from umbel.flow import Rows
 from umbel.run.participation import Participation
-from umbel.run.records import EVALUATION, MEGABYTE, Record
+from umbel.run.records import EVALUATION, MEGABYTE
 from umbel.run.rounds import Rounds
 from umbel.run.scores import ClientScores
 from umbel.run.start import unsaid
@@ -186,13 +186,16 @@ class Track:
                 traffic = (record.bytes_down + record.bytes_up) / MEGABYTE
                 spent = standing.all_megabytes + traffic / self.federation.num_clients
                 cohort = run.context(record.round, rounds).cohort.numpy()
-                trained, refused = _outcomes(record, cohort, self.federation.num_clients)
+                failed = [n for n, why in record.refused.items() if not why.startswith(EVALUATION)]
+                everyone = np.arange(self.federation.num_clients)
+                asked = np.isin(everyone, cohort)
+                used = asked & ~np.isin(everyone, [*failed, *record.missing])
                 standing = replace(
                     standing,
                     rounds=record.round + 1,
                     state=after,
-                    trained=standing.trained | trained,
-                    refused=standing.refused | refused,
+                    trained=standing.trained | used,
+                    refused=standing.refused | (asked & np.isin(everyone, failed)),
                     all_megabytes=spent,
                 )
                 standing = standing if scores is None else judged(standing, scores, self.judges)
@@ -237,15 +240,6 @@ def _by_epoch(local: LocalTraining) -> LocalTraining:
     return LocalTraining(
         lr=local.lr, epochs=1, batch_size=local.batch_size, optimizer=local.optimizer
     )
-
-
-def _outcomes(record: Record, cohort: Ints, num_clients: int) -> tuple[Bools, Bools]:
-    """(M,) the clients of a round's cohort whose training was used, and those where it diverged."""
-    failed = [n for n, why in record.refused.items() if not why.startswith(EVALUATION)]
-    without = [*failed, *record.missing]
-    everyone = np.arange(num_clients)
-    asked = np.isin(everyone, cohort)
-    return asked & ~np.isin(everyone, without), asked & np.isin(everyone, failed)
 
 
 def _again(base: Standing, contender: Contender, state: State) -> Standing:

@@ -187,15 +187,11 @@ class LCFL(Algorithm[LCFLState]):
     def _by_loss(self) -> bool:
         return self.metric in ("loss", "loss-gap")
 
-    def _compared(self, ctx: Context) -> Tensor:
-        """The clients that evaluate each other's models, and are clustered first."""
-        size = ctx.num_clients if self.compared is None else self.compared
-        rng = np.random.default_rng(ctx.clustering_seed)
-        return torch.from_numpy(rng.choice(ctx.num_clients, size, replace=False))
-
     def _cluster(self, state: LCFLState, ctx: Context) -> Flow[LCFLState]:
         """Lines 1 to 16: warm-up, losses of each other's models, distances, clusters, models."""
-        compared, alone = self._compared(ctx), self.warm_up == "local"
+        alone, size = self.warm_up == "local", self.compared or ctx.num_clients
+        rng = np.random.default_rng(ctx.clustering_seed)
+        compared = torch.from_numpy(rng.choice(ctx.num_clients, size, replace=False))
         ctx = ctx.asking(compared if alone else torch.unique(torch.cat([compared, ctx.cohort])))
         # Lines 2 to 5: each client trains alone from its start, and sends w_i.
         everyone = yield from self._warm_up(Rows(state.models, state.labels[ctx.cohort]), ctx)

@@ -16,7 +16,6 @@ from umbel.client.work.local_training import check_no_pull
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Sample, TrainedMixture, mixture_weights, train_mixture
-from umbel.server.averaging_rules import Moments
 from umbel.server.repeated_rows import opinions
 
 
@@ -85,20 +84,15 @@ class Mixing(Algorithm[S]):
         # At the client: E-step, M-step of pi, and K trained components; `memory` (N, K) is pi.
         trained = yield from train_mixture(state.models, memory, ctx, self.local, labels)
         weights = state.weights.index_copy(0, trained.clients, trained.memory)
-        step, moments = self._step(trained, state, ctx)
-        models, labels = state.models + step, weights.argmax(1)
-        return MixtureState(models, labels, weights, moments=moments), trained
-
-    def _step(self, trained: TrainedMixture, state: S, ctx: Context) -> tuple[Tensor, Moments]:
-        """The mean update of each component: (N, K, P) -> (K, P), and the moments of its rule."""
-        count = self.num_clusters
-        component = torch.arange(count).repeat(len(trained.clients))
-        examples = trained.num_examples.repeat_interleave(count)
         # Row n K + k is client n's update of component k: theta_k moves by sum_i n_i update_ik /
         # sum_i n_i.
+        component = torch.arange(self.num_clusters).repeat(len(trained.clients))
+        examples = trained.num_examples.repeat_interleave(self.num_clusters)
         rows = trained.update.flatten(0, 1)
-        sums = self.averaging.sums(rows, component, examples, count)
-        return self.averaging.move(sums, ctx.layout, state.moments)
+        sums = self.averaging.sums(rows, component, examples, self.num_clusters)
+        step, moments = self.averaging.move(sums, ctx.layout, state.moments)
+        models, labels = state.models + step, weights.argmax(1)
+        return MixtureState(models, labels, weights, moments=moments), trained
 
 
 def _equal(models: Tensor) -> Tensor:

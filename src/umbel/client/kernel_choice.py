@@ -44,16 +44,12 @@ def kernel_of(modules: Modules, objective: Objective, way: Way) -> Kernel:
 
 def _whole(modules: Modules, objective: Objective, way: Way) -> Kernel:
     """The kernel for whole mini-batches."""
-    general = _general(modules, objective, way)
+    # The dense kernel leaves too little work to the general one for bfloat16 to be worthwhile.
+    cast = way.precision == "bf16" and way.kernel != "dense"
+    general = General(modules, objective, torch.bfloat16 if cast else None)
     if way.kernel == "in-place":
         return InPlace(general, way.channels_last)
     if way.kernel != "dense":
         return general
     dense = recognise(modules.training, objective, way.precision == "bf16")
     return general if dense is None else Chain(dense, general)
-
-
-def _general(modules: Modules, objective: Objective, way: Way) -> General:
-    # The dense kernel leaves too little work to this one for bfloat16 to be worthwhile.
-    cast = way.precision == "bf16" and way.kernel != "dense"
-    return General(modules, objective, torch.bfloat16 if cast else None)

@@ -47,7 +47,12 @@ def examples_of(
     splits = {what: [pair for pair, _ in each] for what, each in read.items()}
     check_alike([pair for each in splits.values() for pair in each], names * len(splits))
     stored = {what: [kind for _, kind in each] for what, each in read.items()}
-    warned = _compare(splits, stored, names)
+    # Refuse inputs that can't mean the same at all clients.
+    x, y = ({what: [pair[n] for pair in each] for what, each in splits.items()} for n in (0, 1))
+    warned = Comparison(entries_of(x, stored, names)).check()
+    if y["train"][0].is_floating_point():
+        floats = {what: ["table"] * len(each) for what, each in y.items()}
+        Comparison(entries_of(y, floats, names), what="y").warn()
     filled = {n: x for n, (x, _) in zip(names, splits["train"], strict=True) if len(x)}
     if filled:
         warn_of_layout(list(filled.values()), list(filled))
@@ -55,18 +60,6 @@ def examples_of(
         columns = column_names(pairs["train"][0][0])
         warn_of_units(list(filled.values()), list(filled), columns)
     return of_one_type(splits)
-
-
-def _compare(
-    splits: Mapping[str, list[Pair]], stored: Mapping[str, list[str]], names: Sequence[str]
-) -> bool:
-    """Refuse inputs that can't mean the same at all clients; return whether others are unlikely."""
-    x, y = ({what: [pair[n] for pair in each] for what, each in splits.items()} for n in (0, 1))
-    warned = Comparison(entries_of(x, stored, names)).check()
-    if y["train"][0].is_floating_point():
-        floats = {what: ["table"] * len(each) for what, each in y.items()}
-        Comparison(entries_of(y, floats, names), what="y").warn()
-    return warned
 
 
 def with_all_splits(

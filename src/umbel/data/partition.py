@@ -38,7 +38,10 @@ def client_sizes(
     Random sizes are uniform, with both ends included. They are drawn again until there are enough
     examples for the clients that hold the same labels.
     """
-    pools = _pools(allowed, y)
+    # Sets of clients (M,), each with its number of shared examples: all, then by labels held.
+    counts = np.bincount(y, minlength=allowed.shape[1])
+    sets = [allowed.any(0), *np.unique(allowed, axis=0)]
+    pools = [(~(allowed & ~labels).any(1), int(counts[labels].sum())) for labels in sets]
     num_clients = len(allowed)
     for clients, number in pools:
         check_few(int(clients.sum()), number)
@@ -66,13 +69,6 @@ def check_few(num_clients: int, available: int) -> None:
     """Raise `UsageError` unless there is an example for every client."""
     expected = f"few enough: they share {available} examples"
     check(num_clients <= available, "clients", num_clients, expected)
-
-
-def _pools(allowed: NDArray[np.bool_], y: Labels) -> list[tuple[NDArray[np.bool_], int]]:
-    """Sets of clients (M,), each with its number of shared examples: all, then by labels held."""
-    counts = np.bincount(y, minlength=allowed.shape[1])
-    sets = [allowed.any(0), *np.unique(allowed, axis=0)]
-    return [(~(allowed & ~labels).any(1), int(counts[labels].sum())) for labels in sets]
 
 
 def draw(

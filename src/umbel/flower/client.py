@@ -85,7 +85,10 @@ class Node:
         engine: Engine = make_engine(net, federation, experiment.engine)
         if experiment.privacy.clip is not None:
             place, names = memory.with_suffix(""), federation.names
-            trained = _name_of_training(experiment, net)
+            # A name that changes with the network, its frozen values, its objective and precision.
+            said = {name: plain(experiment)[name] for name in ("model", "objective")}
+            what = [said, experiment.engine.precision, model_name(net), net.frozen_digest]
+            trained = hashlib.sha256(json.dumps(what).encode()).hexdigest()
             ledger = Ledger(place, names, experiment.privacy, federation.train, trained)
             engine = Private(engine, experiment.privacy, ledger.grant)
         return cls(experiment, federation, net, engine, memory)
@@ -345,13 +348,6 @@ def _facts(train: Split, test: Split, client: int) -> str:
     counts = [torch.unique(y, return_counts=True) for y in labels]
     what = repr([each.tolist() for pair in counts for each in pair])
     return f"{said}, label counts {hashlib.sha256(what.encode()).hexdigest()[:8]}"
-
-
-def _name_of_training(experiment: Experiment, net: Net) -> str:
-    """A name that changes with the network, its frozen values, its objective and its precision."""
-    said = {name: plain(experiment)[name] for name in ("model", "objective")}
-    what = [said, experiment.engine.precision, model_name(net), net.frozen_digest]
-    return hashlib.sha256(json.dumps(what).encode()).hexdigest()
 
 
 def _memory(context: Context, experiment: Experiment) -> Path:

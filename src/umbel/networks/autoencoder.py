@@ -51,34 +51,27 @@ class CSIAutoencoder(Model):
 class _Autoencoder(nn.Module):
     def __init__(self, shape: Sequence[int], code: int, norm: Norm) -> None:
         super().__init__()
-        self.encoder = _encoder(shape, code, norm)
-        self.decoder = _decoder(shape, code, norm)
+        channels = shape[0]
+        blocks = _SideBySide(
+            _path(channels, [(channels, 3, 3), (channels, 1, 9), (channels, 9, 1)], norm),
+            _path(channels, [(channels, 3, 3)], norm, active=False),
+            _path(channels, [(channels, 3, 3), (channels, 1, 3), (channels, 3, 1)], norm),
+        )
+        refine = nn.Conv2d(3 * channels, channels, 1)
+        last = nn.Linear(prod(shape), code)
+        self.encoder = nn.Sequential(blocks, refine, nn.Flatten(), last)
+        self.decoder = nn.Sequential(
+            nn.Linear(code, prod(shape)),
+            nn.Unflatten(1, tuple(shape)),
+            _path(channels, [(channels, 5, 5)], norm),
+            *(_ResidualBlock(channels, width, norm) for width in (9, 7, 5)),  # N_dc
+            nn.LeakyReLU(SLOPE),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, channels, H, W) -> the same."""
         restored: Tensor = self.decoder(self.encoder(x))
         return restored
-
-
-def _encoder(shape: Sequence[int], code: int, norm: Norm) -> nn.Module:
-    channels = shape[0]
-    blocks = _SideBySide(
-        _path(channels, [(channels, 3, 3), (channels, 1, 9), (channels, 9, 1)], norm),
-        _path(channels, [(channels, 3, 3)], norm, active=False),
-        _path(channels, [(channels, 3, 3), (channels, 1, 3), (channels, 3, 1)], norm),
-    )
-    refine = nn.Conv2d(3 * channels, channels, 1)
-    return nn.Sequential(blocks, refine, nn.Flatten(), nn.Linear(prod(shape), code))
-
-
-def _decoder(shape: Sequence[int], code: int, norm: Norm) -> nn.Module:
-    return nn.Sequential(
-        nn.Linear(code, prod(shape)),
-        nn.Unflatten(1, tuple(shape)),
-        _path(shape[0], [(shape[0], 5, 5)], norm),
-        *(_ResidualBlock(shape[0], width, norm) for width in (9, 7, 5)),  # N_dc
-        nn.LeakyReLU(SLOPE),
-    )
 
 
 class _ResidualBlock(nn.Module):

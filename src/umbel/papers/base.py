@@ -62,10 +62,6 @@ class SpectrumPlot:
 Plot = ColumnsPlot | RoundsPlot | SpectrumPlot
 
 
-def _usual_seeds() -> Mapping[Size, int]:
-    return {"smoke": 1, "reduced": 2, "full": 5}
-
-
 @dataclass(frozen=True)
 class Reproduction:
     """A table or figure of a paper."""
@@ -74,7 +70,7 @@ class Reproduction:
     make: Callable[[Size], Iterable[Cell]]
     measures: tuple[str, ...]  # of `umbel.papers.measures`, the most important first
     plots: tuple[Plot, ...]
-    seeds: Mapping[Size, int] = field(default_factory=_usual_seeds)
+    seeds: Mapping[Size, int] = field(default_factory=lambda: {"smoke": 1, "reduced": 2, "full": 5})
     baseline: str = ""  # the row that measures such as "saved_pure_round" compare with
     lockstep: bool = False  # whether small models make seeds faster side by side
 

@@ -13,7 +13,6 @@ from itertools import accumulate
 from typing import ClassVar, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from umbel.checks import QuorumError
 from umbel.client.objectives import BINARY
@@ -106,7 +105,8 @@ def lockstep_of(runs: Sequence[Rounds]) -> Lockstep | None:
         return None
     if any(run.divided.num_clients == 1 for run in runs):
         return None
-    examples = _sizes(runs)
+    every = zip(*(run.divided.splits for run in runs), strict=True)
+    examples = [np.concatenate([split.sizes for split in alike]) for alike in every]
     if any(len(np.unique(sizes)) > 1 for sizes in examples) or settings.memory_mb is not None:
         return None
     engine = make_engine(first.net, joined([run.divided for run in runs]), settings)
@@ -117,12 +117,6 @@ def lockstep_of(runs: Sequence[Rounds]) -> Lockstep | None:
     begins = accumulate((run.divided.num_clients for run in runs), initial=0)
     most = max(int(sizes.max(initial=1)) for sizes in examples)
     return Lockstep(engine, list(begins)[:-1], most)
-
-
-def _sizes(runs: Sequence[Rounds]) -> list[NDArray[np.int64]]:
-    """Return the numbers of examples of all clients of all runs: an array for each split."""
-    every = zip(*(run.divided.splits for run in runs), strict=True)
-    return [np.concatenate([split.sizes for split in alike]) for alike in every]
 
 
 def joined(federations: Sequence[Federation]) -> Federation:

@@ -64,7 +64,8 @@ class InPlace:
             return rule.by_gradients(self.gradient, theta, shard, factors)
         received = self._load(theta)
         outer = self._of_each(rule.outer)
-        memory = self._start(outer)
+        starts = [(d, weight.detach()) for weight, d in outer]  # these will be moved
+        memory = [d.start(each.clone() if d.proximal else each) for d, each in starts]
         if isinstance(rule, Descent):
             for batch, own in weighted(shard, factors):
                 memory = self._step(outer, batch, own, memory)
@@ -90,11 +91,6 @@ class InPlace:
         parts = [None] * len(sizes) if constant is None else self._views(constant, self.weights)
         every = zip(self.weights, starts, parts, strict=False)
         return [(w, replace(descent, constant=p)) for w, begin, p in every if descent.moves(begin)]
-
-    def _start(self, moving: Sequence[tuple[Tensor, Descent]]) -> list[Memory]:
-        """The memory before the first step, one for each of the weights, which will be moved."""
-        own = [(weight.detach(), descent) for weight, descent in moving]
-        return [d.start(each.clone() if d.proximal else each) for each, d in own]
 
     def _step(
         self,

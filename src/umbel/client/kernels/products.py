@@ -36,18 +36,13 @@ def product(
         return _product(rows, matrices, bias)
     kind = rows.dtype if bias is None else bias.dtype
     if len(rows) == 1 < len(matrices):
-        out = _one_by_one(rows[0].bfloat16(), matrices, kind)
+        # A batched product would copy the rows for each matrix.
+        out = rows.new_empty(len(matrices), rows.shape[1], matrices.shape[2], dtype=kind)
+        for into, matrix in zip(out, matrices, strict=True):
+            into.copy_(rows[0].bfloat16() @ matrix.bfloat16())
     else:
         out = _product(rows.bfloat16(), matrices.bfloat16()).to(kind)
     return out if bias is None else out.add_(bias)
-
-
-def _one_by_one(rows: Tensor, matrices: Tensor, kind: torch.dtype) -> Tensor:
-    """The same rows times each matrix; a batched product would copy the rows for each."""
-    out = rows.new_empty(len(matrices), len(rows), matrices.shape[2], dtype=kind)
-    for into, matrix in zip(out, matrices, strict=True):
-        into.copy_(rows @ matrix.bfloat16())
-    return out
 
 
 def _product(rows: Tensor, matrices: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -37,7 +37,11 @@ class PersonalTraining(Work):
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         kept = sent.get(MEMORY)
         start = sent["theta"] if kept is None else kept[-1]
-        trained = self._trained(net, shard, start)
+        descent = self.local.descent
+        if self.parameters:
+            tuned = net.layout.mask(self.parameters, "parameters")
+            descent = replace(descent, spans=spans_of(tuned))
+        trained = start + net.descend(start, shard, descent)
         fine = trained.isfinite()
         if self.max_value is not None:
             cut = net.layout.num_weights
@@ -45,13 +49,6 @@ class PersonalTraining(Work):
         new = torch.where(fine.all(), trained, start)[None]
         memory = new if kept is None else torch.cat([kept, new])
         return {MEMORY: memory, "diverged": (~fine.all()).long()}
-
-    def _trained(self, net: Net, shard: Shard, start: Tensor) -> Tensor:
-        descent = self.local.descent
-        if self.parameters:
-            tuned = net.layout.mask(self.parameters, "parameters")
-            descent = replace(descent, spans=spans_of(tuned))
-        return start + net.descend(start, shard, descent)
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         versions = sent[MEMORY][0] if MEMORY in sent else 0

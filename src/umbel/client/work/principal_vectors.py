@@ -51,7 +51,9 @@ class PrincipalVectors(Work):
         values, vectors = torch.linalg.eigh(moment)  # in ascending order
         values, vectors = values.flip(-1), vectors.flip(-1)[..., : self.num_vectors]
         real = values[:, : self.num_vectors] > NOISE * values[:, :1]
-        vectors = _with_sign(vectors) * real[:, None]
+        # An entry of largest magnitude is positive in each column.
+        largest = vectors.abs().argmax(-2, keepdim=True)
+        vectors = vectors * vectors.gather(-2, largest).sign() * real[:, None]
         return {"vectors": vectors.transpose(0, 1).flatten(1)}
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:  # noqa: ARG002
@@ -72,9 +74,3 @@ class PrincipalVectors(Work):
             check(labels, "algorithm.per_class", True, "possible without a class for each example")
             member = batch.y[:, None] == torch.arange(self.num_classes, device=batch.y.device)
         return (member if batch.keep is None else member & batch.keep[:, None]).double()
-
-
-def _with_sign(vectors: Tensor) -> Tensor:
-    """Columns (..., D, p), with a positive entry of largest magnitude."""
-    largest = vectors.abs().argmax(-2, keepdim=True)
-    return vectors * vectors.gather(-2, largest).sign()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from umbel.checks import check, check_least, check_memory
 from umbel.data.federation import Federation
@@ -50,7 +49,10 @@ class LinearRegressions(Scenario):
         train, test = [], []
         for client, group in enumerate(groups):
             rng = generator(seed, Stream.DATA, client)
-            x, y = self._points(np.radians(self.angles[group]), rng)
+            phi, shape = np.radians(self.angles[group]), (self.examples + self.test_examples, 1)
+            x = rng.uniform(0, np.cos(phi), shape)
+            y = x * np.tan(phi) + rng.normal(0, abs(self.noise), shape)  # -0.0, too
+            x, y = x.astype(np.float32), y.astype(np.float32)
             train.append((x[: self.examples], y[: self.examples]))
             test.append((x[self.examples :], y[self.examples :]))
         return Federation.from_arrays(
@@ -60,12 +62,3 @@ class LinearRegressions(Scenario):
             validation_fraction=self.validation_fraction or 0.0,
             seed=seed,
         )
-
-    def _points(
-        self, phi: float, rng: np.random.Generator
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """x and y (n, 1) of training and test examples together."""
-        shape = (self.examples + self.test_examples, 1)
-        x = rng.uniform(0, np.cos(phi), shape)
-        y = x * np.tan(phi) + rng.normal(0, abs(self.noise), shape)  # -0.0, too
-        return x.astype(np.float32), y.astype(np.float32)

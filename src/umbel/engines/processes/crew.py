@@ -99,7 +99,7 @@ class Crew:
     def run(self) -> None:
         """Do all tasks. Raises `DeathsError`, or what `do` raises."""
         try:
-            while left := self._left():
+            while left := [task for task in range(self.tasks) if self.states[task] != DONE]:
                 for task in left:
                     os.write(self.put, NUMBER.pack(task))
                 # The task that ended workers is not done in this process, which it might end, too.
@@ -118,9 +118,6 @@ class Crew:
                 self._end()
             finally:  # again, if a signal came just before signals were held
                 self._end()
-
-    def _left(self) -> list[int]:
-        return [task for task in range(self.tasks) if self.states[task] != DONE]
 
     def _work_and_watch(self, takes_part: bool) -> None:
         """Go on until nothing is left to take and nobody is at work."""

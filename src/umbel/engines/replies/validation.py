@@ -159,7 +159,10 @@ def bad_values(
     faults: dict[int, str] = {}
     for name, promise in promises(request).items():
         column = replies.columns[name]
-        low, high = _range(promise, limits)
+        floating = promise.dtype is None or promise.dtype.is_floating_point
+        widest = limits.max_value if floating else limits.max_examples
+        low = -widest if promise.low is None else promise.low
+        high = widest if promise.high is None else promise.high
         if not column.numel():
             continue
         # (N, V): a client is refused for any of its numbers.
@@ -238,13 +241,6 @@ def false_losses(request: Request, replies: Replies) -> dict[int, str]:
             fault = f"{name}: {float(least[n]):.3g}, lower than any mean loss of this objective"
             faults.setdefault(int(replies.clients[n]), fault)
     return faults
-
-
-def _range(promise: Promise, limits: Limits) -> tuple[float, float]:
-    floating = promise.dtype is None or promise.dtype.is_floating_point
-    widest = limits.max_value if floating else limits.max_examples
-    low = -widest if promise.low is None else promise.low
-    return low, widest if promise.high is None else promise.high
 
 
 def check_sent(request: Request, net: Net) -> None:
