@@ -3,6 +3,7 @@
 # make test-all  does that, and runs the tests with processes of Flower and Ray, with a browser, and of whole documents
 # make test-thorough  runs the tests of rarer options, of whole data sets and of every table, as before a release
 # make test-lowest  runs the tests of `make test` with the lowest versions that pyproject.toml allows, in .venv-lowest
+# make test-flower  runs the tests over Flower with the newest flwr that the package index has, in .venv-flower
 # make docs  installs the test and docs extras too, and builds the site into docs/_build
 
 PYTHON ?= python3
@@ -19,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PYTEST := $(BIN)/pytest --numprocesses auto --maxprocesses 8
 
-.PHONY: run test checks tests test-all test-thorough test-lowest docs clean
+.PHONY: run test checks tests test-all test-thorough test-lowest test-flower docs clean
 
 run: .venv/.installed
 	$(BIN)/umbel compare rotated-digits --seeds 5 $(ARGS)
@@ -45,6 +46,12 @@ test-thorough: .venv/.installed-test
 
 test-lowest: .venv-lowest/.installed
 	.venv-lowest/bin/pytest --numprocesses auto --maxprocesses 8 --dist worksteal -m "not ($(LONGER) or thorough)" $(PYTEST_ARGS)
+
+# What else is tested with stays, unless the newest flwr needs another release of it.
+test-flower: .venv-flower/.installed
+	.venv-flower/bin/python -m pip install --quiet --disable-pip-version-check --upgrade flwr
+	.venv-flower/bin/python -m pip freeze | grep '^flwr=='
+	.venv-flower/bin/pytest --numprocesses 2 --dist loadfile -m "not thorough" $(PYTEST_ARGS) tests/flower
 
 docs: .venv/.installed-docs
 	$(BIN)/sphinx-build --fresh-env --fail-on-warning --keep-going --quiet docs docs/_build
@@ -78,5 +85,10 @@ docs: .venv/.installed-docs
 	.venv-lowest/bin/uv pip install --quiet --python .venv-lowest/bin/python --requirement .venv-lowest/versions.txt --no-deps --editable .
 	touch $@
 
+.venv-flower/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-flower
+	.venv-flower/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[data,flower,metrics]" pytest pytest-xdist hypothesis
+	touch $@
+
 clean:
-	rm -rf .venv .venv-lowest .mypy_cache .pytest_cache .ruff_cache .hypothesis docs/_build docs/fidelity
+	rm -rf .venv .venv-lowest .venv-flower .mypy_cache .pytest_cache .ruff_cache .hypothesis docs/_build docs/fidelity

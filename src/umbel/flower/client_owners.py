@@ -8,12 +8,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
-from typing import Any, Literal
-
-from flwr.proto.node_pb2 import NodeInfo
+from typing import TYPE_CHECKING, Any, Literal
 
 from umbel.files.atomic import write_text
 from umbel.files.seals import json_text, json_value
+
+if TYPE_CHECKING:
+    from flwr.proto.node_pb2 import NodeInfo  # not a public name
 
 MOST_NOTED = 1000
 """Largest number of nodes with noted refusals, and with noted names."""

@@ -7,14 +7,16 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import httpx
 from flwr.app import Message, RecordDict
-from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 
 from umbel.flower.errors import IN_THE_LOG, plain_beginning, reason
+
+if TYPE_CHECKING:
+    from flwr.proto.node_pb2 import NodeInfo  # not a public name
 
 T = TypeVar("T")
 

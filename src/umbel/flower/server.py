@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import flwr
 import httpx
 import torch
 from flwr.app import Context
@@ -46,6 +48,9 @@ ENDED = (
     "the checkpoint"
 )
 """Reason of the end if Flower ends the process, or refuses requests with its token."""
+
+TESTED = "1.41 and 1.42"
+"""The releases of flwr that umbel's tests were run with, in order."""
 
 KNOWN_ERRORS = (UsageError, QuorumError, OSError, MemoryError)
 """Errors whose message is for users, who need not see where they were raised."""
@@ -158,6 +163,9 @@ def serve(grid: Grid, experiment: ExperimentSettings, settings: Settings) -> Run
     checkpoint.
     """
     _check_describes(settings, experiment)
+    if is_newer(flwr.__version__):
+        said = "flwr %s is newer than the releases that this umbel was tested with, %s"
+        log.warning(said, flwr.__version__, TESTED)
     folder = _folder(experiment, settings)
     path = folder.path.resolve()
     if app := sent_with(path):
@@ -184,6 +192,13 @@ def serve(grid: Grid, experiment: ExperimentSettings, settings: Settings) -> Run
         _proceed(folder, experiment, engine, roll, settings, to_describe)
     log.info("%s: finished; `%s` shows it", path, command("show", path))
     return folder
+
+
+def is_newer(version: str) -> bool:
+    """Return True if a release of flwr, such as "1.43.0", is newer than all of `TESTED`."""
+    first, second = (int(number) for number in re.findall(r"\d+", version)[:2])
+    newest = TESTED.split()[-1].split(".")
+    return (first, second) > (int(newest[0]), int(newest[1]))
 
 
 def _keep(folder: RunFolder, owners: Owners, roll: Roll, known: Roll | None) -> None:
