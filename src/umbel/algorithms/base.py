@@ -92,6 +92,8 @@ class Setup:
     new_model: Callable[[int], Tensor]  #: number of a model -> its initial values (P,)
     seed: int = 0  #: seed for all random draws of a method before the first round
     groups: Tensor | None = None  #: (M,) the planted groups, for the oracle only; None if unknown
+    #: (M, T) the concept of each client in each step of time, likewise
+    concepts: Tensor | None = None
     #: names of the clients, for clusters that are given by name; () if unknown
     names: tuple[str, ...] = ()
 

@@ -25,6 +25,7 @@ from umbel.data.given import by_split, check_picked, in_order, listed
 from umbel.data.groups import numbers_of
 from umbel.data.labels import check_labels, check_trainable, fitting_classes
 from umbel.data.splits import Chosen, Split, by_name, for_validation, joined, set_apart
+from umbel.data.steps import as_concepts, pooled_steps
 from umbel.data.tables.described import described
 from umbel.data.tables.encoding import Encoding
 from umbel.help.synonyms import Answered
@@ -59,6 +60,8 @@ class Federation(Answered):
     names: tuple[str, ...] = ()  #: the clients' names
     #: known facts about the clients: attribute name -> one value for each client
     attributes: Attributes = field(default_factory=dict)
+    #: (M, T) concept of each client in each step of time, None if unknown
+    concepts: NDArray[np.int64] | None = None
     #: encoding of a table, or scale of channels, to apply to newcomers' data; None: neither
     encoding: Encoding | ChannelScale | None = None
     _hint: ClassVar[str] = "; write umbel.Federation.from_arrays(...)"
@@ -80,6 +83,8 @@ class Federation(Answered):
             parts.append(counted(len(np.unique(self.groups)), "planted group"))
         if self.attributes:
             parts.append(f"known: {' and '.join(self.attributes)}")
+        if self.num_steps is not None:
+            parts.append(counted(self.num_steps, "step"))
         return f"Federation: {', '.join(parts)}"
 
     def __str__(self) -> str:
@@ -125,6 +130,40 @@ class Federation(Answered):
         """The objective for models of these clients: classification or regression."""
         return self.form().objective()
 
+    @property
+    def num_steps(self) -> int | None:
+        """The steps of time in which clients train; None: examples have no time.
+
+        Models are tested on the examples of the step that follows: the last one is for that alone.
+        """
+        return None if self.train.steps is None else self.train.steps.shape[1] - 1
+
+    def at(self, step: int, first: int = 0) -> Federation:
+        """The federation at a step: training examples of the steps from `first` to this one.
+
+        Test examples are those of the next step, and groups the concepts of this one. Raises
+        `UsageError` for a step that there is not.
+        """
+        expected = "with time: make it by Federation.over_time or a [time] of its scenario"
+        check(self.num_steps is not None, "federation", "without steps", expected)
+        last = (self.num_steps or 0) - 1
+        check(0 <= step <= last, "step", step, f"in 0 to {last}")
+        check(0 <= first <= step, "first", first, f"in 0 to {step}")
+        everyone = np.arange(self.num_clients)
+
+        def taken(split: Split, start: int, end: int) -> Split:
+            steps = np.arange(last + 2)
+            shares = ((start <= steps) & (steps < end)).astype(np.float64)
+            return split.during(everyone, np.tile(shares, (len(everyone), 1)))
+
+        return replace(
+            self,
+            train=taken(self.train, first, step + 1),
+            test=taken(self.test, step + 1, step + 2),
+            groups=self.groups if self.concepts is None else self.concepts[:, step],
+            concepts=None,
+        )
+
     def form(self, objective: Objective | None = None) -> Form:
         """The form of examples that a model for these clients and this objective fits."""
         classes = None if objective == BINARY else self.num_classes
@@ -165,6 +204,7 @@ class Federation(Answered):
             self.test.pick(clients),
             validation=validation if validation is not None and len(validation.x) else None,
             groups=None if self.groups is None else self.groups[clients],
+            concepts=None if self.concepts is None else self.concepts[clients],
             num_classes=self.num_classes,
             names=tuple(self.names[client] for client in clients),
             attributes=picked(self.attributes, clients),
@@ -244,6 +284,39 @@ class Federation(Answered):
             names=names,
             attributes=attributes_of(attributes, names),
         )
+
+    @classmethod
+    @hinting
+    def over_time(
+        cls,
+        steps: Iterable[Clients],
+        *,
+        concepts: ArrayLike | None = None,
+        names: Sequence[str] | None = None,
+        attributes: Given | None = None,
+        num_classes: int | None = None,
+    ) -> Federation:
+        """Make a federation of the examples that clients get step by step, as pairs (x, y).
+
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> steps = [{"Ava": (rng.random((20, 5)), np.arange(20) % 2)} for _ in range(3)]
+        >>> umbel.Federation.over_time(steps).at(1).train.sizes
+        array([40])
+
+        Each of T steps is as `train` in `from_arrays`. A client that is missing in one has no
+        examples in it: it may come later, or leave. Clients train in all steps but the last, and
+        are tested on the step that follows. `concepts` (M, T) are what is planted: the number of
+        each client's concept in each step. Raises `UsageError` as `from_arrays` does, for fewer
+        than two steps, and if concepts are not (M, T) whole numbers.
+        """
+        pooled, sizes = pooled_steps(steps, names)
+        first = {name: (x[:1], y[:1]) for name, (x, y) in pooled.items()}
+        made = cls.from_arrays(pooled, first, attributes=attributes, num_classes=num_classes)
+        train = replace(made.train, steps=sizes)
+        planted = None if concepts is None else as_concepts(concepts, sizes.shape)
+        groups = None if planted is None else planted[:, -2]
+        return replace(made, train=train, test=train, groups=groups, concepts=planted)
 
     @classmethod
     @hinting

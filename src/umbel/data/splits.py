@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, TypeAlias, TypeVar
 from zlib import crc32
@@ -55,6 +55,8 @@ class Split:
     x: Tensor  # (total, ...)
     y: Tensor  # (total, ...)
     offsets: NDArray[np.int64]  # (M + 1,) client c holds rows offsets[c] to offsets[c + 1] - 1
+    #: (M, T) of these, one step of time after another; None: examples have no time
+    steps: NDArray[np.int64] | None = None
 
     __repr__ = in_short
 
@@ -77,9 +79,39 @@ class Split:
         """The same clients without any examples."""
         return Split(self.x[:0], self.y[:0], np.zeros_like(self.offsets))
 
+    def counts(self, clients: NDArray[np.int64], shares: NDArray[np.float64]) -> NDArray[np.int64]:
+        """(N, T) number of examples of each step if these shares (N, T) are used.
+
+        Of a step with a positive share it is one at least; steps beyond the last have none.
+        """
+        assert self.steps is not None
+        steps, used = self.steps[clients], np.zeros((len(clients), self.steps.shape[1]))
+        width = min(used.shape[1], shares.shape[1])
+        used[:, :width] = shares[:, :width]
+        # Not cut at a half, where the last bit of a power would decide.
+        rounded = np.floor(used * steps + 0.5001).astype(np.int64).clip(min=used > 0)
+        counts: NDArray[np.int64] = np.minimum(rounded, steps)
+        return counts
+
+    def during(self, clients: NDArray[np.int64], shares: NDArray[np.float64]) -> Split:
+        """The first examples of each step, in these shares (N, T), and none of other clients."""
+        assert self.steps is not None
+        order = np.argsort(clients)
+        clients, shares = clients[order], shares[order]
+        counts, before = self.counts(clients, shares), self.steps[clients].cumsum(axis=1)
+        starts = (self.offsets[clients][:, None] + before - self.steps[clients]).ravel()
+        each = counts.ravel()
+        # (n,) rows: those of the ranges from each of `starts` on, one after another.
+        rows = np.repeat(starts - (each.cumsum() - each), each) + np.arange(each.sum())
+        sizes = np.zeros_like(self.sizes)
+        sizes[clients] = counts.sum(axis=1)
+        taken = torch.from_numpy(rows).to(self.x.device)
+        return Split(self.x[taken], self.y[taken], np.concatenate([[0], sizes.cumsum()]))
+
     def pick(self, clients: Sequence[int]) -> Split:
         """The examples of only these clients, in this order."""
-        return joined([self.of(client) for client in clients])
+        steps = None if self.steps is None else self.steps[list(clients)]
+        return replace(joined([self.of(client) for client in clients]), steps=steps)
 
 
 def typed(values: Tensor, dtype: torch.dtype) -> Tensor:

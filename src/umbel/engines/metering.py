@@ -7,10 +7,11 @@ from math import prod
 from time import perf_counter
 
 import numpy as np
-from numpy.typing import NDArray
 
 from umbel.client.work import MEMORY
 from umbel.client.work.base import Cost, cost_of
+from umbel.data.splits import Split
+from umbel.engines.storage import sizes_asked
 from umbel.flow import Engine, Flow, Layer, Replies, Request, ask
 from umbel.summary import in_short
 
@@ -33,7 +34,7 @@ class Metered(Layer):
     """
 
     engine: Engine
-    sizes: NDArray[np.int64] | None  # (M,) training examples of each client; None: not known
+    train: Split | None  # the clients' training examples; None: not known
     bytes_down: int = 0
     bytes_up: int = 0
     cost: Cost = field(default_factory=Cost)
@@ -52,17 +53,19 @@ class Metered(Layer):
         # As on a network: each client gets its own copy of shared tensors.
         self.bytes_down += to_each * len(request.clients)
         self.bytes_up += sum(c.nbytes for n, c in replies.columns.items() if n != MEMORY)
-        if self.sizes is not None:
-            self.cost += self._cost(request, replies, self.sizes)
+        if self.train is not None:
+            self.cost += self._cost(request, replies, self.train)
         return replies
 
-    def _cost(self, request: Request, replies: Replies, sizes: NDArray[np.int64]) -> Cost:
+    def _cost(self, request: Request, replies: Replies, train: Split) -> Cost:
         """Return the cost of the work for the clients that answered."""
         # Replies are not checked yet: they may name clients that nobody has asked.
-        answered = np.intersect1d(request.clients.numpy(), replies.clients.numpy())
+        answered = np.isin(request.clients.numpy(), replies.clients.numpy())
         # At least 1: clients may not train on no examples.
         # Clients of one size cost the same: it is computed once for each size.
-        different, counts = np.unique(sizes[answered].clip(min=1), return_counts=True)
+        different, counts = np.unique(
+            sizes_asked(train, request)[answered].clip(min=1), return_counts=True
+        )
         shapes = request.shapes
         each = zip(different.tolist(), counts.tolist(), strict=True)
         return sum((cost_of(request.work, size, shapes) * count for size, count in each), Cost())
@@ -76,7 +79,7 @@ class Metered(Layer):
 
     def take(self) -> Spent:
         """Return the costs since the last call, and begin to count anew."""
-        cost = None if self.sizes is None else self.cost
+        cost = None if self.train is None else self.cost
         spent = Spent(self.bytes_down, self.bytes_up, cost, self.seconds)
         self.bytes_down, self.bytes_up, self.cost, self.seconds = 0, 0, Cost(), 0.0
         return spent

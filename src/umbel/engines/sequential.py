@@ -82,7 +82,7 @@ class Sequential:
         positions = self.storage.by_size(request)
         if len(positions) == 1 or not (request.work.joins and self.joins):
             return (position[None] for position in positions)
-        sizes = self.storage.split(request.work).sizes[request.clients.numpy()].tolist()
+        sizes = self.storage.split(request).sizes[request.clients.numpy()].tolist()
         sent = list(zip(*(rows.index.tolist() for rows in request.each.values()), strict=True))
         chunks: list[list[int]] = []
         # The chunk that was begun last for each set of tensors, and its number of examples.
@@ -101,7 +101,7 @@ class Sequential:
         """The replies of the clients of a chunk, as rows."""
         if len(positions) == 1:
             return answer_one(self.net, self.storage, request, positions)
-        split, first = self.storage.split(request.work), int(positions[0])
+        split, first = self.storage.split(request), int(positions[0])
         shard = _joined(split, request.clients[positions].numpy())
         sent = {name: value.to(self.device) for name, value in request.sent_to(first).items()}
         reply = reply_of(request.work, self.net, shard, sent)
@@ -113,7 +113,7 @@ def answer_one(
 ) -> dict[str, Tensor]:
     """Compute the reply of the client at the one position, as rows (1, ...)."""
     (n,) = positions.tolist()
-    split = storage.split(request.work)
+    split = storage.split(request)
     device, seed = split.x.device, request.seeds[n]
     shard = _shard(split, request.work, int(request.clients[n]), seed)
     sent = {name: value.to(device) for name, value in request.sent_to(n).items()}

@@ -21,7 +21,7 @@ def shortage(
     `per_example` is the number of values that one pass of an example keeps in the network.
     """
     size, clients = net.dtype.itemsize, len(request.clients)
-    sizes = storage.split(request.work).sizes[request.clients.numpy()]
+    sizes = storage.split(request).sizes[request.clients.numpy()]
     largest = int(sizes.max()) if len(sizes) else 0
     footprint, (_, width) = (
         request.work.footprint(request.shapes),

@@ -20,7 +20,7 @@ from umbel.checks import UsageError, check_memory
 from umbel.client.batches import SLICE, Plan, Shard, Step, Steps, in_order
 from umbel.client.net import Net
 from umbel.client.process_locks import plain_attention
-from umbel.client.work import Work
+from umbel.client.work import DURING, Work
 from umbel.client.work.base import Batching
 from umbel.client.work.local_training import BYTES_OF_A_PLACE
 from umbel.data.federation import Federation
@@ -111,7 +111,7 @@ class Vectorised:
             yield from positions[:, None]
             return
         # In falling order: clients of similar size are neighbours, and the largest comes first.
-        sizes = self.storage.split(request.work).sizes[request.clients[positions].numpy()]
+        sizes = self.storage.split(request).sizes[request.clients[positions].numpy()]
         places = _places(request, sizes)
         said = f"a client of {sizes[0]:,} examples has {places[0]:,} in mini-batches"
         check_memory(int(places[0]) * BYTES_OF_A_PLACE, f"local.epochs or local.steps: {said}")
@@ -151,7 +151,7 @@ class Vectorised:
         """Compute the replies of the clients at these positions together."""
         if request.work.alone:
             return answer_one(self.net_alone, self.storage, request, positions)
-        work, split = request.work, self.storage.split(request.work)
+        work, split = request.work, self.storage.split(request)
         clients = request.clients[positions].numpy()
         sizes = split.sizes[clients]
         # Row of each client's first example in the storage.
@@ -165,6 +165,8 @@ class Vectorised:
         shared = {name: tensor.to(self.device) for name, tensor in request.shared.items()}
         own = {}
         for name, rows in request.each.items():
+            if name == DURING:
+                continue  # `split` has only the examples of these steps
             # One model for the whole chunk is not repeated: PyTorch then computes one large
             # product.
             if torch.equal(rows.index[positions], rows.index[positions[:1]].expand(len(positions))):

@@ -27,6 +27,7 @@ from umbel.run.participation import Participation, smallest_share
 from umbel.run.personal import Personal
 from umbel.run.rounds import Opened, Rounds
 from umbel.run.start import check_private, check_settings
+from umbel.run.time import Time
 from umbel.run.wrappers import completed, under
 from umbel.settings import Settings
 
@@ -62,6 +63,7 @@ class ExperimentSettings(Settings):
     limits: Limits = field(default_factory=Limits)  #: limits on clients' replies
     faults: Faults = field(default_factory=Faults)  #: faults to simulate
     privacy: Privacy = field(default_factory=Privacy)  #: clipping and noise of updates
+    time: Time | None = None  #: steps of time, where clients get new examples; None: none
     #: how clients fine-tune their models after the last round; None: they don't
     personal: Personal | None = None
     own_training: tuple[OwnTraining, ...] | None = None  #: clients that train in their own way
@@ -96,6 +98,9 @@ class ExperimentSettings(Settings):
     def federation(self, sources: Sources) -> Federation:
         """Build the federation, before validation examples are set apart."""
         with under("scenario", self.scenario):
+            if self.time is not None:
+                planned = self.time.steps, self.time.schedule
+                return self.scenario.built_over_time(self.seed, sources, *planned)
             return self.scenario.built(self.seed, sources)
 
     def with_validation(self, federation: Federation) -> Federation:
@@ -166,6 +171,7 @@ class ExperimentSettings(Settings):
             privacy=self.privacy,
             metrics=self.metrics or (),
             personal=self.personal,
+            time=self.time,
             own_training=self.own_training or (),
             opened=None if sources is None else Opened(self, sources, federation, net),
         )

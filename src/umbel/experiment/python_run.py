@@ -53,6 +53,7 @@ def described(run: Rounds, name: str, rounds: int, checkpoint_every: int) -> Exp
         privacy=run.privacy,
         metrics=run.metrics or None,
         personal=run.personal,
+        time=run.time,
         own_training=run.own_training or None,
     )
 

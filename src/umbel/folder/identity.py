@@ -119,7 +119,7 @@ def _bytes_of_labels(federation: Federation) -> Iterator[bytes]:
 def _traits(federation: Federation) -> dict[str, Any]:
     """Return sizes and digests by which these clients and examples are recognised."""
     train, test, groups = federation.train, federation.test, federation.groups
-    validation = federation.validation
+    validation, concepts = federation.validation, federation.concepts
     # About SAMPLED rows of each split: quick for large data, and any other data differ in them.
     some = [
         values[:: max(1, len(values) // SAMPLED)]
@@ -134,8 +134,14 @@ def _traits(federation: Federation) -> dict[str, Any]:
         "inputs": list(federation.input_shape),
         "outputs": federation.num_outputs,
         "names of clients": digest(["\0".join(federation.names).encode()]),
-        "sizes of clients": digest(split.offsets.tobytes() for split in federation.splits),
+        "sizes of clients": digest(
+            sizes.tobytes()
+            for split in federation.splits
+            for sizes in (split.offsets, split.steps)
+            if sizes is not None
+        ),
         "planted groups": None if groups is None else digest([groups.tobytes()]),
+        **({} if concepts is None else {"concepts": digest([concepts.tobytes()])}),
         "labels": digest(_bytes_of_labels(federation)),
         "values": list(fingerprint(some)),
     }

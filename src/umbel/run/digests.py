@@ -21,7 +21,8 @@ CLOSE = 1e-5
 
 def split_digest(split: Split) -> str:
     raw = (bits(values).numpy().data for values in (split.x, split.y) if values.numel())
-    return digest([*raw, split.offsets.tobytes()])
+    steps = b"" if split.steps is None else split.steps.tobytes()
+    return digest([*raw, split.offsets.tobytes(), steps])
 
 
 def digest(parts: Iterable[Any]) -> str:

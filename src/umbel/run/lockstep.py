@@ -101,7 +101,12 @@ def lockstep_of(runs: Sequence[Rounds]) -> Lockstep | None:
         and (run.divided.validation is None) == (first.divided.validation is None)
         for run in runs
     )
-    if not alike or not isinstance(settings, EngineSettings) or settings.workers != "auto":
+    if (
+        first.time is not None
+        or not alike
+        or not isinstance(settings, EngineSettings)
+        or settings.workers != "auto"
+    ):
         return None
     if any(run.divided.num_clients == 1 for run in runs):
         return None

@@ -8,11 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from umbel.checks import UsageError, check, nearest
 from umbel.data.federation import Federation
+from umbel.data.splits import Split
 from umbel.seeds import Stream, generator
 from umbel.settings import Settings
 from umbel.summary import settings
@@ -134,9 +135,22 @@ def smallest_share(value: float | Participation) -> float:
 
 
 def cohort_of(
-    value: float | Participation, number: int, federation: Federation, seed: int
+    value: float | Participation,
+    number: int,
+    federation: Federation,
+    seed: int,
+    sizes: NDArray[np.int64] | None = None,
 ) -> Tensor:
-    """Return the clients (N,) of a round in increasing order. Raises `UsageError` for others."""
+    """Return the clients (N,) of a round in increasing order. Raises `UsageError` for others.
+
+    With `sizes` (M,), the numbers of training examples in this round, clients without any are not
+    there.
+    """
+    here = None if sizes is None else np.flatnonzero(sizes)
+    if sizes is not None and here is not None:
+        if not here.size:
+            return torch.from_numpy(here)
+        federation = _present(federation, here, sizes)
     taking_part, count = as_participation(value), federation.num_clients
     # Drawn from the seed and the round alone: all methods see the same cohorts, resumed or not.
     found = taking_part.cohort(number, federation, generator(seed, Stream.COHORT, number))
@@ -145,4 +159,15 @@ def cohort_of(
     fine = fine and cohort[0] >= 0 and cohort[-1] < count and bool((np.diff(cohort) > 0).all())
     name = f"participation: what {type(taking_part).__name__} returns for round {number}"
     check(fine, name, str(found), f"positions of clients, 0 to {count - 1}, one or more, each once")
-    return torch.from_numpy(cohort.astype(np.int64))
+    cohort = cohort.astype(np.int64)
+    return torch.from_numpy(cohort if here is None else here[cohort])
+
+
+def _present(
+    federation: Federation, here: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> Federation:
+    """Return a federation of these clients, with numbers of examples but without the examples."""
+    train, offsets = federation.train, np.concatenate([[0], sizes[here].cumsum()])
+    split = Split(train.x[:0], train.y[:0], offsets)
+    names = tuple(federation.names[client] for client in here)
+    return Federation(split, split, names=names, num_classes=federation.num_classes)

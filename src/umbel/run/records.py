@@ -48,6 +48,7 @@ class Record:
 
     round: int  #: counted from 0
     _: KW_ONLY
+    step: int | None = None  #: step of time, counted from 0; None: the run has no time
     loss: float | None = None  #: mean over clients of the mean test loss of each
     accuracy: float | None = None  #: mean over clients of each one's test accuracy
     worst: float | None = None  #: the worst client's accuracy
@@ -169,8 +170,8 @@ class Record:
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "measures"}
         if not self.bounded:  # in most records
             del values["bounded"]
-        # Only runs with validation examples have these.
-        for name in ("validation_loss", "validation_accuracy"):
+        # Only runs with time, or with validation examples, have these.
+        for name in ("step", "validation_loss", "validation_accuracy"):
             if values[name] is None:
                 del values[name]
         return json.dumps({**values, **self.measures}, allow_nan=False)
@@ -208,6 +209,7 @@ def make_record(
     measures: Mapping[str, float] = NO_CLIENTS,
     num_models: int | None = None,
     share: float = 1.0,
+    step: int | None = None,
 ) -> Record:
     """Make the record of a round, evaluated or not.
 
@@ -216,6 +218,7 @@ def make_record(
     """
     return Record(
         round=number,
+        step=step,
         **({} if scores is None else quality_of(scores, share)),
         **({} if validation is None else validation_of(validation)),
         **({} if clusters is None else clustering_of(clusters, groups)),

@@ -10,7 +10,9 @@ from operator import length_hint
 from time import perf_counter
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from umbel.algorithms.base import Algorithm, Assigned, Known, State
@@ -31,7 +33,17 @@ from umbel.engines.replies.claims import NOT_KNOWN, Sizes, sizes_by_split
 from umbel.engines.replies.faults import Faults, Faulty
 from umbel.engines.replies.guarded import Guarded
 from umbel.engines.replies.validation import Limits
-from umbel.flow import Engine, Flow, Replies, Request, are_elsewhere, drive, returned, through
+from umbel.flow import (
+    Engine,
+    Flow,
+    Layer,
+    Replies,
+    Request,
+    are_elsewhere,
+    drive,
+    returned,
+    through,
+)
 from umbel.notebooks import named
 from umbel.preflight.examples import check_batches
 from umbel.preflight.network import advice, check_gradients_are_on
@@ -44,6 +56,7 @@ from umbel.run.returned_values import as_assigned, as_given, as_state, check_jud
 from umbel.run.scores import ClientScores, Judged, score
 from umbel.run.start import check_private, check_settings, engine_of, first_state
 from umbel.run.story import told
+from umbel.run.time import InTime, Time
 from umbel.run.wrappers import completed
 from umbel.server.ask import Context
 from umbel.settings import Settings, argument, hinting
@@ -99,6 +112,7 @@ class Rounds(Settings):
     metrics: tuple[str, ...] = ()
     personal: Personal | None = None  #: how clients fine-tune at the end; None: they don't
     own_training: tuple[OwnTraining, ...] = ()  #: clients that train in their own way
+    time: Time | None = None  #: the steps of a federation with time; None: it has none
     #: the experiment that `Experiment.open` made this run of, which a folder then holds
     opened: Opened | None = field(default=None, repr=False, compare=False)
     #: the federation that is used: with `personal`, validation examples are set apart
@@ -112,6 +126,11 @@ class Rounds(Settings):
         check(isinstance(self.net, Net), "net", self.net, expected)
         object.__setattr__(self, "algorithm", completed(self.algorithm))
         check_private(self.algorithm, self.privacy, self.net)
+        if self.time is not None:
+            self.time.check_with(self.federation, self.personal)
+        elif self.federation.num_steps is not None:
+            how = "a Time, as these clients have steps: write time=umbel.Time(), or use one step"
+            check(False, "time", None, f"{how}, federation.at(step)")
         check_names(self.metrics)
         check_metrics(self.metrics, self.net.objective)
         # How many clients there are is checked before the first round: a run may be of newcomers.
@@ -154,9 +173,11 @@ class Rounds(Settings):
             self.personal.check_data(self.net, self.divided, are_elsewhere(self.engine))
         check_gradients_are_on()  # an engine that was made before does not ask again
         there = self.federation
+        if self.time is not None:
+            self.time.check_for(there, num_rounds)
         if not there.test.sizes.any():
             log.warning("no client has test examples: neither loss nor accuracy is measured")
-        given = self.participation, self.seed, there.groups, there.names
+        given = self.participation, self.seed, there.groups, there.names, there.concepts
         return first_state(self.algorithm, self.net, there.num_clients, num_rounds, *given)
 
     @hinting
@@ -201,7 +222,8 @@ class Rounds(Settings):
         here = isinstance(self.engine, EngineSettings) or getattr(self.engine, "beside", False)
         same = as_participation(self.participation).fixed_size
         whole = same and self.cohort_size == self.federation.num_clients
-        if not here or not whole or self.faults.any or self.privacy.clip is not None:
+        changes = self.faults.any or self.time is not None
+        if not here or not whole or changes or self.privacy.clip is not None:
             return self.clients
         # Such as IFCA's losses: `serve` asks for those that the next round begins with.
         return Remembering(self.clients, self.federation.num_clients)
@@ -224,7 +246,7 @@ class Rounds(Settings):
     def scores(self, state: State, context: Context, on: Judged = "test") -> ClientScores:
         """Evaluate how each client is served by this state. It costs no metered traffic."""
         check_judged(state, self.net)
-        judge = self.judge(self.remembering())
+        judge = self.in_time(self.judge(self.remembering()), context.step)
         return drive(score(self.algorithm, state, context, on, self.metrics), judge)
 
     def judge(self, clients: Engine, sizes: Sizes = NOT_KNOWN) -> Guarded:
@@ -239,11 +261,29 @@ class Rounds(Settings):
             return replace(self.limits, max_norm_ratio=RATIO_ELSEWHERE)
         return self.limits
 
+    def in_time(self, engine: Layer, step: int) -> Layer:
+        """The engine, whose clients see the examples that they have at a step of time."""
+        if self.time is None:
+            return engine
+        return InTime.at(engine, self.federation, self.time, step)
+
+    def groups(self, number: int) -> NDArray[np.int64] | None:
+        """The planted group (M,) of each client in a round, None if unknown."""
+        concepts = self.federation.concepts
+        if self.time is None or concepts is None:
+            return self.federation.groups
+        return concepts[:, self.time.step(number)]
+
     def context(self, number: int, num_rounds: int, cohort: Tensor | None = None) -> Context:
         """Return the context of a round, with these clients, or with its cohort."""
+        sizes = None
+        if self.time is not None:
+            sizes = self.time.sizes(self.federation, number)
         if cohort is None:
-            cohort = cohort_of(self.participation, number, self.federation, self.seed)
+            cohort = cohort_of(self.participation, number, self.federation, self.seed, sizes)
+        when = {} if self.time is None else self.time.when(self.federation, number)
         return Context(
+            **when,
             round=number,
             num_rounds=num_rounds,
             cohort=cohort,
@@ -268,8 +308,8 @@ class Loop:
         # With privacy, nodes elsewhere do not tell their numbers of examples.
         told = elsewhere and run.privacy.clip is None
         sizes = sizes_by_split(run.divided) if told else NOT_KNOWN
-        counts = None if elsewhere and not told else run.divided.train.sizes
-        self.meter = Metered(Faulty(clients, run.faults) if run.faults.any else clients, counts)
+        train = None if elsewhere and not told else run.divided.train
+        self.meter = Metered(Faulty(clients, run.faults) if run.faults.any else clients, train)
         # Clients that train alone move no other's model.
         limits = run.limits if isinstance(method, LocalOnly) else run.bounds
         self.guard = Guarded(
@@ -313,7 +353,8 @@ class Loop:
         began, context = perf_counter(), run.context(number, self.num_rounds)
         # Step 1: the method's round. The guard meters, checks and bounds the replies.
         with naming(f"round {number}"):
-            after = yield from through(run.algorithm.round(state, context), self.guard)
+            guard = run.in_time(self.guard, context.step)
+            after = yield from through(run.algorithm.round(state, context), guard)
             state = as_state(after, context, run.net.dtype, state)
         # The time that an evaluation has saved the round counts as the round's own.
         spared = clients.take() if isinstance(clients, Remembering) else 0.0
@@ -331,7 +372,7 @@ class Loop:
         record = make_record(
             number,
             clusters,
-            run.federation.groups,
+            run.groups(number),
             found.get("test"),
             validation=found.get("validation"),
             spent=meter.take(),
@@ -343,6 +384,7 @@ class Loop:
             measures=measures,
             num_models=len(state.models),
             share=self.share,
+            step=None if run.time is None else context.step,
         )
         if log.isEnabledFor(logging.INFO):
             log.info("%s", told(record, before, state, len(context.cohort)))
@@ -359,7 +401,7 @@ class Loop:
         record = record.unjudged(*self.judge.take())
         if "validation" in found:
             record = record.validated(found["validation"])
-        groups = self.run.federation.groups
+        groups = self.run.groups(record.round)
         return record.evaluated(found["test"], groups, self.share), found["test"]
 
     def _judged_on(self, last: bool) -> tuple[Judged, ...]:
@@ -376,7 +418,7 @@ class Loop:
         run = self.run
         settings = run.metrics, run.personal, run.limits.max_value
         flow = evaluated(run.algorithm, state, context, on, *settings)
-        return (yield from through(flow, self.judge))
+        return (yield from through(flow, run.in_time(self.judge, context.step)))
 
 
 def asked(run: Rounds, flow: Flow[T], lack: str) -> T:

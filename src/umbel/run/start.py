@@ -128,6 +128,7 @@ def first_state(
     seed: int,
     groups: NDArray[np.int64] | None,
     names: tuple[str, ...],
+    concepts: NDArray[np.int64] | None = None,
 ) -> State:
     """Return the state of a method before the first round, checked."""
     algorithm.check(Known(smallest_share(participation), num_clients, net.layout))
@@ -140,6 +141,7 @@ def first_state(
         new_model=lambda number: net.new(seed_of(seed, Stream.MODEL, number)),
         seed=seed_of(seed, Stream.SETUP),
         groups=None if groups is None else torch.from_numpy(groups),
+        concepts=None if concepts is None else torch.from_numpy(concepts),
         names=names,
     )
     state: State = as_state(algorithm.init(setup), setup, net.dtype)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 from umbel.client.work.anchored_training import AnchoredTraining
-from umbel.client.work.base import MEMORY, Batching, Cost, Footprint, Promise, Work
+from umbel.client.work.base import DURING, MEMORY, Batching, Cost, Footprint, Promise, Work
 from umbel.client.work.best_shares import BestShares
 from umbel.client.work.choose_by_loss import ChooseByLoss, Judge
 from umbel.client.work.choose_jointly import ChooseJointly, JointScore

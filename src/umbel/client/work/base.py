@@ -46,6 +46,12 @@ checkpoints save it. A deployed client keeps its row itself, so that it is not s
 checked like any other.
 """
 
+DURING = "during"
+"""The reserved name of the share (T,) of each step's examples that a client's work is to see.
+
+Engines read it, and works do not. Without it all examples are seen.
+"""
+
 COUNT = Promise((), torch.int64, low=1)
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
-from umbel.checks import check, check_returned
+from umbel.checks import UsageError, check, check_returned
 from umbel.data.federation import Federation
 from umbel.data.sources import Sources
 from umbel.settings import Settings
+
+Planned: TypeAlias = str | tuple[tuple[int, ...], ...]
+"""A schedule of concepts: its name, a file, or a row of numbers for each step; "": none."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,32 @@ class Scenario(Settings, ABC):
     @abstractmethod
     def build(self, seed: int, sources: Sources) -> Federation:
         """Build the federation of this seed. Raises `UsageError` if that is not possible."""
+
+    def over_time(
+        self,
+        seed: int,  # noqa: ARG002
+        sources: Sources,  # noqa: ARG002
+        steps: int | None,  # noqa: ARG002
+        schedule: Planned,  # noqa: ARG002
+    ) -> Federation:
+        """Build the federation of this seed with steps of time.
+
+        `steps` are those to train in, None for all that there are; `schedule` says the concept of
+        each client in each step, if the scenario plants them. Raises `UsageError` if that is not
+        possible, as in scenarios without time.
+        """
+        raise UsageError(f"time: scenario {type(self).__name__} has no steps; leave [time] out")
+
+    def built_over_time(
+        self, seed: int, sources: Sources, steps: int | None, schedule: Planned
+    ) -> Federation:
+        """Build the federation with steps. Raises `UsageError` also if they are not as asked."""
+        federation = self.over_time(seed, sources, steps, schedule)
+        check_returned(self, federation, Federation, "a Federation")
+        there = federation.num_steps
+        fine = there is not None and steps in (None, there)
+        check(fine, "time.steps", steps, f"at most the steps that there are, {there}")
+        return federation
 
     def built(self, seed: int, sources: Sources) -> Federation:
         """Build the federation. Raises `UsageError` also if `build` returns no federation."""

@@ -18,6 +18,7 @@ from ray.exceptions import RayError, RayTaskError
 from torch import Tensor
 
 from umbel.checks import ClusterLostError, WorkersDiedError, check, first_line
+from umbel.client.work import DURING
 from umbel.data.federation import Federation
 from umbel.engines.alignment import tensor_of
 from umbel.engines.columns import Columns
@@ -244,10 +245,11 @@ class RayCluster:
         self, member: Member, sent: Any, task: Task, request: Request, homes: Sequence[str]
     ) -> Any:
         here, others = {}, {}
-        split = self.engine.storage.split(request.work)
+        split = self.engine.storage.split(request)
         for client in request.clients[torch.cat(task.chunks)].tolist():
             number = self._slice_of(client)
-            if homes[number] == member.machine:
+            # The slices have examples of all steps.
+            if homes[number] == member.machine and DURING not in request.each:
                 here[client] = number, self.slices[number][1]
             else:
                 others[client] = tuple(part.numpy() for part in split.of(client))

@@ -14,7 +14,7 @@ from umbel.checks import UsageError, check, check_least
 from umbel.client.batches import Shard
 from umbel.client.layout import Layout
 from umbel.client.net import Net
-from umbel.client.work import MEMORY, Promise, Work
+from umbel.client.work import DURING, MEMORY, Promise, Work
 from umbel.client.work.base import promised
 from umbel.client.work.loss_bounds import MAX_LOSS
 from umbel.client.work.schemes import CONTROL
@@ -117,7 +117,8 @@ def models_type(request: Request) -> torch.dtype:
     It is that of the first tensor sent under a name in `OF_MODELS`; without one, of the first with
     floating-point values.
     """
-    sent = {**request.shared, **{name: rows.table for name, rows in request.each.items()}}
+    each = {name: rows.table for name, rows in request.each.items() if name != DURING}
+    sent = {**request.shared, **each}
     models = [sent[name] for name in OF_MODELS if name in sent]
     tensors = [*models, *sent.values()]
     return next((t.dtype for t in tensors if t.is_floating_point()), torch.float32)

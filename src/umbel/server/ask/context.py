@@ -12,7 +12,7 @@ from torch import Tensor
 
 from umbel.checks import UsageError, check, kind_of, with_article
 from umbel.client.layout import Layout
-from umbel.client.work import Work
+from umbel.client.work import DURING, Work
 from umbel.client.work.base import promised
 from umbel.flow import Request, Rows, Use, check_numbers, check_tensor
 from umbel.reduction import Reduction
@@ -68,6 +68,13 @@ class Context:
     input_shape: tuple[int, ...] = ()  #: shape of the input of one example
     num_outputs: int = 0  #: number of outputs of a model: for classification, the number of classes
     optional: bool = False  #: whether the round can continue if no client of the cohort replies
+    #: step of time, counted from 0; 0 in runs without time
+    step: int = 0
+    begins: bool = False  #: whether this is the first round of its step
+    num_steps: int = 1  #: number of steps of time
+    #: share of each client's examples of each step (M, T) that its work is to see; None: those that
+    #: the run keeps
+    shares: Tensor | None = field(default=None, repr=False)
     sample: Sample = all_places  #: selects the clients that evidence covers; by default all
     #: what becomes of replies in this round: they are "averaged", "stored" for averages of later
     #: rounds, or only "compared", to place clients
@@ -101,6 +108,17 @@ class Context:
         check(not len(twice), "clients", f"{twice[:1].tolist()} twice", "unique: name each once")
         return replace(self, cohort=cohort, optional=optional, use=self.use if use is None else use)
 
+    def during(self, shares: Tensor) -> Context:
+        """The context of the round with these shares (M, T) of each step's examples to be seen.
+
+        A row is of a client, a column of a step of time. Steps to come may not be seen.
+        """
+        expected = (self.num_clients, self.num_steps + 1)
+        check(tuple(shares.shape) == expected, "shares: shape", tuple(shares.shape), f"{expected}")
+        future = int(shares[:, self.step + 1 :].count_nonzero())
+        check(not future, "shares", f"{future} of steps to come", f"0 after step {self.step}")
+        return replace(self, shares=shares.double())
+
     @property
     def clustering_seed(self) -> int:
         """Seed of the random starts of a clustering in this round."""
@@ -129,6 +147,8 @@ class Context:
         for name, rows in each.items():
             check_rows(name, rows)
             rows.check(name, len(self.cohort))
+        if self.shares is not None:
+            each[DURING] = Rows(self.shares, self.cohort)
         # A client's seed does not depend on the others: the same work gives the same reply in any
         # cohort.
         seeds = client_seeds(self.seed, Stream.CLIENT, self.round, self.cohort.numpy())
