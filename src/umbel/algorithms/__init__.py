@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from umbel.algorithms.adaptive_fedavg import AdaptiveFedAvg
 from umbel.algorithms.base import Algorithm
 from umbel.algorithms.cfl_gp import CFLGP
 from umbel.algorithms.clove import CLoVE
 from umbel.algorithms.fedavg import FedAvg
+from umbel.algorithms.feddrift import FedDrift
 from umbel.algorithms.fedem import FedEM
 from umbel.algorithms.fedgroup import FedGroup
 from umbel.algorithms.fedlease import FedLEASE
@@ -56,6 +58,7 @@ ALGORITHMS: dict[str, type[Algorithm[Any]] | Algorithm[Any]] = {
     },
     "scaffold": Remembered(FedAvg(LocalTraining(scheme=ControlVariates()), Averaging("equal"))),
     "feddyn": Remembered(FedAvg(LocalTraining(scheme=DynamicPenalty()), Averaging("equal"))),
+    "adaptive-fedavg": AdaptiveFedAvg,
     "moon": Remembered(FedAvg(LocalTraining(scheme=Contrast()))),
     "ifca": IFCA,
     "flacc": FLACC,
@@ -73,6 +76,8 @@ ALGORITHMS: dict[str, type[Algorithm[Any]] | Algorithm[Any]] = {
     "fedgroup": FedGroup,
     "stocfl": StoCFL,
     "sr-fca": SRFCA,
+    "feddrift": FedDrift,
+    "feddrift-eager": FedDrift(eager=True),
     "fedem": FedEM,
     "fedrc": FedRC,
     "fedsoft": FedSoft,

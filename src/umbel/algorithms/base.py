@@ -90,6 +90,7 @@ class Setup:
     participation: float  #: share of the clients asked in each round
     layout: Layout  #: the names and shapes of a model's values
     new_model: Callable[[int], Tensor]  #: number of a model -> its initial values (P,)
+    num_steps: int = 1  #: number of steps of time; 1 in runs without time
     seed: int = 0  #: seed for all random draws of a method before the first round
     groups: Tensor | None = None  #: (M,) the planted groups, for the oracle only; None if unknown
     #: (M, T) the concept of each client in each step of time, likewise

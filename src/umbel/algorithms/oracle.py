@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from umbel.algorithms.base import Algorithm, Setup, State, Traits, federate
+from umbel.algorithms.by_batch import federate_by_batch
 from umbel.checks import check
 from umbel.client.work import LocalTraining
 from umbel.flow import Flow
@@ -16,10 +18,20 @@ from umbel.server.ask import Context
 
 
 @dataclass(frozen=True)
+class ConceptState(State):
+    """The state in a federation with time."""
+
+    concepts: Tensor  # (M, T) the planted concept of each client in each step
+
+
+@dataclass(frozen=True)
 class Oracle(Algorithm[State]):
     """Average within the planted groups, unknown to real servers: an upper baseline.
 
-    A run on a federation without planted groups raises `UsageError` before its first round.
+    In a federation with time, a model of each concept is trained on all examples of the concept, of
+    all clients and steps up to now, whatever the run keeps. Clients are served the model of their
+    latest examples. A run on a federation without planted groups raises `UsageError` before its
+    first round.
     """
 
     traits: ClassVar[Traits] = Traits(needs_groups=True)
@@ -33,9 +45,18 @@ class Oracle(Algorithm[State]):
             planted, "scenario", "no planted groups", "one with planted groups, as the oracle needs"
         )
         assert setup.groups is not None
+        if setup.concepts is not None:
+            concepts = torch.unique(setup.concepts, return_inverse=True)[1]
+            models = setup.copies(int(concepts.max()) + 1)
+            return ConceptState(models, concepts[:, 0], concepts=concepts)
         # Group numbers may have gaps: labels are their positions, 0 to K-1.
         labels = torch.unique(setup.groups, return_inverse=True)[1]
         return State(setup.copies(int(labels.max()) + 1), labels)
 
     def round(self, state: State, ctx: Context) -> Flow[State]:
-        return (yield from federate(state, ctx, self.local, self.averaging))
+        if not isinstance(state, ConceptState):
+            return (yield from federate(state, ctx, self.local, self.averaging))
+        now = replace(state, labels=state.concepts[:, ctx.step])
+        past = torch.arange(state.concepts.shape[1]) <= ctx.step
+        owners = torch.where(past, state.concepts, -1)
+        return (yield from federate_by_batch(now, owners, ctx, self.local, self.averaging))

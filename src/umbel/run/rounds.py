@@ -177,8 +177,18 @@ class Rounds(Settings):
             self.time.check_for(there, num_rounds)
         if not there.test.sizes.any():
             log.warning("no client has test examples: neither loss nor accuracy is measured")
-        given = self.participation, self.seed, there.groups, there.names, there.concepts
-        return first_state(self.algorithm, self.net, there.num_clients, num_rounds, *given)
+        return first_state(
+            self.algorithm,
+            self.net,
+            there.num_clients,
+            num_rounds,
+            self.participation,
+            self.seed,
+            there.groups,
+            there.names,
+            there.concepts,
+            1 if there.num_steps is None else there.num_steps,
+        )
 
     @hinting
     def rounds(

@@ -129,12 +129,14 @@ def first_state(
     groups: NDArray[np.int64] | None,
     names: tuple[str, ...],
     concepts: NDArray[np.int64] | None = None,
+    num_steps: int = 1,
 ) -> State:
     """Return the state of a method before the first round, checked."""
     algorithm.check(Known(smallest_share(participation), num_clients, net.layout))
     setup = Setup(
         num_clients=num_clients,
         num_rounds=num_rounds,
+        num_steps=num_steps,
         participation=smallest_share(participation),
         layout=net.layout,
         # Model 0 of a seed is the same for every method: comparisons start equal.

@@ -18,6 +18,7 @@ from umbel.client.work.meta_training import MetaTraining
 from umbel.client.work.mixture_evaluation import MixtureEvaluation
 from umbel.client.work.mixture_training import MixtureTraining
 from umbel.client.work.mixture_weights import MixtureWeights
+from umbel.client.work.model_scores import ModelScores
 from umbel.client.work.moreau_training import MoreauTraining
 from umbel.client.work.personal_evaluation import PersonalEvaluation
 from umbel.client.work.personal_training import PersonalTraining

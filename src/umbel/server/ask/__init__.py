@@ -15,11 +15,13 @@ from umbel.server.ask.choosing import (
 from umbel.server.ask.comparing import (
     Features,
     Gradients,
+    Judged,
     Losses,
     Principal,
     features,
     gradients,
     losses,
+    model_scores,
     own_loss,
     principal_vectors,
 )

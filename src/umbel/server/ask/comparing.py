@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from umbel.checks import check
-from umbel.client.work import Feature, Gradient, MeanLoss, PrincipalVectors, Work
+from umbel.client.work import Feature, Gradient, MeanLoss, ModelScores, PrincipalVectors, Work
 from umbel.flow import Flow, Rows, check_numbers, check_tensor
 from umbel.server.ask.context import Context, check_rows, check_work
 from umbel.server.ask.training import cut
@@ -22,6 +22,17 @@ class Losses:
 
     clients: Tensor  #: (N,) the clients that answered
     losses: Tensor  #: (N, K) one column per model
+
+    __repr__ = in_short
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Scores of models, higher for better ones, one row per client."""
+
+    clients: Tensor  #: (N,) the clients that answered
+    scores: Tensor  #: (N, K) one column per model
+    num_examples: Tensor  #: (N,) number of examples that they are of
 
     __repr__ = in_short
 
@@ -55,6 +66,20 @@ class Principal:
     vectors: Tensor  #: (N, D, Q) double; columns have length 1, missing ones are zero
 
     __repr__ = in_short
+
+
+def model_scores(models: Rows | Tensor, ctx: Context, work: ModelScores) -> Flow[Judged]:
+    """Get the score of each of `models` (K, P) on each client's training examples.
+
+    With `Rows` of models (N, K, P) each client scores its own. Gives `scores` (N, K), NaN where a
+    client has nothing that counts, and `num_examples` (N,).
+    """
+    check_work("work", work, ModelScores)
+    if isinstance(models, Rows):
+        replies = yield ctx.request(work, models=models)
+    else:
+        replies = yield ctx.request(work, {"models": models})
+    return Judged(replies.clients, **replies.columns)
 
 
 def losses(models: Tensor, ctx: Context, work: MeanLoss | None = None) -> Flow[Losses]:
