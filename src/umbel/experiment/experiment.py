@@ -99,7 +99,7 @@ class ExperimentSettings(Settings):
         """Build the federation, before validation examples are set apart."""
         with under("scenario", self.scenario):
             if self.time is not None:
-                planned = self.time.steps, self.time.schedule
+                planned = self.time.steps, self.time.concepts or self.time.schedule
                 return self.scenario.built_over_time(self.seed, sources, *planned)
             return self.scenario.built(self.seed, sources)
 

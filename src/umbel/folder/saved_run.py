@@ -21,7 +21,7 @@ from umbel.folder.how_to_continue import names_on_the_roll
 from umbel.folder.models_folder import MadeFor
 from umbel.folder.run_folder import RunFolder
 from umbel.notebooks import cut
-from umbel.run.records import MEGABYTE, Record, last_evaluated
+from umbel.run.records import MEGABYTE, Record, last_evaluated, over_steps
 from umbel.run.start import first_state, unsaid
 from umbel.server.numbering import in_order_of_appearance
 from umbel.settings import argument
@@ -102,13 +102,16 @@ class SavedRun:
 
     @property
     def last_evaluated(self) -> Record:
-        """The record of the last round that was evaluated; of the last one if none was."""
-        return last_evaluated(self.records)
+        """The record of the last round that was evaluated; of the last one if none was.
+
+        With time, measures of quality are means over the ends of steps.
+        """
+        return over_steps(self.records, last_evaluated(self.records))
 
     @property
     def so_far(self) -> Record:
         """The record to judge by: the last one, or that of an unfinished run's last evaluation."""
-        return self.last if self.finished else self.last_evaluated
+        return over_steps(self.records, self.last) if self.finished else self.last_evaluated
 
     @cached_property
     def has_groups(self) -> bool:

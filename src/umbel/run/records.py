@@ -31,6 +31,7 @@ MEGABYTE = 1e6
 
 NO_CLIENTS: Mapping[Any, Any] = MappingProxyType({})
 NOTHING_SPENT = Spent()
+EVERYONE = slice(None)
 
 EVALUATION = "evaluation: "
 """Prefix of the reason if an answer to an evaluation was not used."""
@@ -59,6 +60,8 @@ class Record:
     validation_loss: float | None = None
     validation_accuracy: float | None = None  #: as `accuracy`, on validation examples
     num_clusters: int | None = None  #: number of clusters that have clients
+    #: cluster of each client at the end of a step of time, -1 for those without examples in it
+    clusters: tuple[int, ...] | None = None
     #: number of models that the method trains; it changes when clients are clustered
     num_models: int | None = None
     ari: float | None = None  #: adjusted Rand index against the planted groups
@@ -138,15 +141,29 @@ class Record:
         return replace(self, seconds=seconds, client_seconds=waiting, clustering_seconds=clustering)
 
     def evaluated(
-        self, scores: ClientScores, groups: NDArray[np.int64] | None, share: float = 1.0
+        self,
+        scores: ClientScores,
+        groups: NDArray[np.int64] | None,
+        share: float = 1.0,
+        here: NDArray[np.int64] | slice = EVERYONE,
     ) -> Record:
         """Return the record with the results of an evaluation on test examples.
 
-        `share` is the largest weight of one client in means over examples.
+        `share` is the largest weight of one client in means over examples; `here` are the clients
+        whose clusters count.
         """
         measures = {**self.measures, **tuning_of(scores), **means(scores)}
-        clustering = clustering_of(scores.clusters, groups)
+        there = None if groups is None else groups[here]
+        clustering = clustering_of(scores.clusters[here], there)
         return replace(self, **quality_of(scores, share), **clustering, measures=measures)
+
+    def at_end(self, clusters: NDArray[np.int64] | None, here: NDArray[np.int64] | slice) -> Record:
+        """Return the record of the last round of a step, with the clusters of those `here`."""
+        if clusters is None:
+            return self
+        whose = np.full_like(clusters, -1)
+        whose[here] = clusters[here]
+        return replace(self, clusters=tuple(whose.tolist()))
 
     def validated(self, scores: ClientScores) -> Record:
         """Return the record with the results of an evaluation on validation examples."""
@@ -171,7 +188,7 @@ class Record:
         if not self.bounded:  # in most records
             del values["bounded"]
         # Only runs with time, or with validation examples, have these.
-        for name in ("step", "validation_loss", "validation_accuracy"):
+        for name in ("step", "clusters", "validation_loss", "validation_accuracy"):
             if values[name] is None:
                 del values[name]
         return json.dumps({**values, **self.measures}, allow_nan=False)
@@ -188,6 +205,8 @@ class Record:
         measures = {name: values[name] for name in values if name not in own and name != KEY}
         known = {name: values[name] for name in values if name in own}
         known["missing"] = tuple(known["missing"])
+        if "clusters" in known:
+            known["clusters"] = tuple(known["clusters"])
         for name in ("refused", "bounded"):
             known[name] = {int(client): why for client, why in known.get(name, {}).items()}
         return cls(**known, measures=measures)
@@ -247,6 +266,22 @@ def last_evaluated(records: Sequence[Record]) -> Record:
     return (scored or records)[-1]
 
 
+OF_STEPS = ("loss", "accuracy", "worst", "accuracy_std", "weighted_accuracy")
+"""What a run with time is judged by: means over its steps; and the agreements."""
+
+
+def over_steps(records: Sequence[Record], last: Record) -> Record:
+    """The record to judge a run by: the last one; with time, with means over the ends of steps."""
+    ends = {record.step: record for record in records if record.judged("loss") is not None}
+    if last.step is None or not ends:
+        return last
+    means: dict[str, Any] = {}
+    for name in (*OF_STEPS, "ari", "purity", "nmi"):
+        values = [value for each in ends.values() if (value := getattr(each, name)) is not None]
+        means[name] = float(np.mean(values)) if values else None
+    return replace(last, **means)
+
+
 def _with_evaluation(before: Mapping[int, str], more: Mapping[int, str]) -> dict[int, str]:
     """Return the reasons by client in a round, with those of its evaluation."""
     reasons = dict(before)
@@ -270,7 +305,7 @@ def judged_metric(name: str) -> RoundValue:
     return lambda record: judged(record.measures, name)
 
 
-NO_NUMBERS = ("round", "missing", "refused", "measures")
+NO_NUMBERS = ("round", "step", "clusters", "missing", "refused", "measures")
 """Fields of a record that are no numbers of the round."""
 
 

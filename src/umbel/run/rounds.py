@@ -284,6 +284,13 @@ class Rounds(Settings):
             return self.federation.groups
         return concepts[:, self.time.step(number)]
 
+    def here(self, number: int) -> NDArray[np.int64] | slice:
+        """The clients that have examples of a round's step; without time, all."""
+        steps = self.federation.train.steps
+        if self.time is None or steps is None:
+            return slice(None)
+        return np.flatnonzero(steps[:, self.time.step(number)])
+
     def context(self, number: int, num_rounds: int, cohort: Tensor | None = None) -> Context:
         """Return the context of a round, with these clients, or with its cohort."""
         sizes = None
@@ -372,17 +379,20 @@ class Loop:
         seconds = perf_counter() - began + spared
         # Step 2: evaluation of the models that clients are served, if it is due in this round.
         last = number + 1 == self.num_rounds
-        on = self._judged_on(last) if last or (number + 1) % run.evaluate_every == 0 else ()
+        ends = run.time is not None and (number + 1) % run.time.rounds == 0
+        due = last or ends or (number + 1) % run.evaluate_every == 0
+        on = self._judged_on(last) if due else ()
         with naming(f"round {number}"):
             found = yield from self._evaluated(state, context, on)
             clusters = clusters_of(found, run.algorithm, state, context)
             measures = as_measures(run.algorithm.measure(state), names_of(run))
         # Step 3: the record, with all that was counted since the round before.
         missing, refused, bounded = self.guard.take()
+        groups, here = run.groups(number), run.here(number)
         record = make_record(
             number,
-            clusters,
-            run.groups(number),
+            None if clusters is None else clusters[here],
+            None if groups is None else groups[here],
             found.get("test"),
             validation=found.get("validation"),
             spent=meter.take(),
@@ -396,6 +406,8 @@ class Loop:
             share=self.share,
             step=None if run.time is None else context.step,
         )
+        if ends or (last and run.time is not None):
+            record = record.at_end(clusters, here)
         if log.isEnabledFor(logging.INFO):
             log.info("%s", told(record, before, state, len(context.cohort)))
         return state, record.unjudged(*self.judge.take()), found.get("test")
@@ -411,8 +423,11 @@ class Loop:
         record = record.unjudged(*self.judge.take())
         if "validation" in found:
             record = record.validated(found["validation"])
-        groups = self.run.groups(record.round)
-        return record.evaluated(found["test"], groups, self.share), found["test"]
+        groups, here = self.run.groups(record.round), self.run.here(record.round)
+        record = record.evaluated(found["test"], groups, self.share, here)
+        if record.step is not None:
+            record = record.at_end(found["test"].clusters, here)
+        return record, found["test"]
 
     def _judged_on(self, last: bool) -> tuple[Judged, ...]:
         """Return the splits that a round is evaluated on.

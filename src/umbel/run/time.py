@@ -38,11 +38,15 @@ class Time(Settings):
     window: int = 1  #: number of steps in a window, the present one included
     decay: float = 0.5  #: share of its examples that a step keeps from one step to the next
     steps: int | None = None  #: number of steps to train in; None: those that the data have
-    #: what a scenario plants: the name of a schedule, a file, or rows of numbers
-    schedule: str | tuple[tuple[int, ...], ...] = ""
+    #: what a scenario plants: the name of a schedule, or a file with a row for each step, and a
+    #: client's concept in each column
+    schedule: str = ""
+    concepts: tuple[tuple[int, ...], ...] = ()  #: the rows themselves, instead of a schedule
 
     def __post_init__(self) -> None:
         check_least(self, 1, "rounds", "window", "steps")
+        once = not (self.schedule and self.concepts)
+        check(once, "concepts", "given", f"left out, as schedule = {self.schedule!r} is given")
         check(0 < self.decay < 1, "decay", self.decay, "in (0, 1)")
 
     def step(self, number: int) -> int:

@@ -1,0 +1,146 @@
+"""FedDrift's drifts, new models and merges, worked by hand; and Adaptive-FedAvg's rate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.algorithms.test_clove import HALF_SQUARED, STEP
+from umbel.algorithms.adaptive_fedavg import AdaptiveFedAvg
+from umbel.algorithms.base import Algorithm
+from umbel.algorithms.fedavg import FedAvg
+from umbel.algorithms.feddrift import FedDrift, FedDriftState
+from umbel.algorithms.oracle import Oracle
+from umbel.client.net import Net
+from umbel.data.federation import Federation
+from umbel.result.run import Run
+from umbel.run.records import Record
+from umbel.run.time import Time
+
+# b_i in each step; the last one is for the test alone.
+TARGETS = [[0, 0, 0], [10, 12, 0], [10, 10, 0], [10, 10, 0]]
+
+
+def four() -> nn.Module:
+    layer = nn.Linear(1, 1, bias=False)
+    nn.init.constant_(layer.weight, 4.0)
+    return layer
+
+
+def slopes(targets: list[list[float]], concepts: Any = None) -> Federation:
+    """Each client has one example x = 1, y = b_i in a step."""
+    steps = [[(torch.ones(1, 1), torch.tensor([[float(b)]])) for b in step] for step in targets]
+    return Federation.over_time(steps, concepts=concepts)
+
+
+def states(
+    method: Algorithm[Any], targets: list[list[float]] = TARGETS, **more: Any
+) -> list[tuple[Any, Record]]:
+    """The state after each step of one round, and its record."""
+    net = Net(four, HALF_SQUARED)
+    run = Run(method, slopes(targets, **more), net, time=Time(rounds=1))
+    return list(run.rounds(len(targets) - 1))
+
+
+def drift(**settings: Any) -> FedDrift:
+    return FedDrift(scores="loss", local=STEP, **settings)
+
+
+def models(state: FedDriftState) -> list[float]:
+    return [round(float(value), 4) for value in state.models[:, 0]]
+
+
+class TestFedDrift:
+    def test_a_client_that_drifts_gets_a_copy_of_the_best_model(self) -> None:
+        # theta <- (theta + b) / 2. Step 0: 4 becomes 2. Step 1: scores of -32 and -50 after -2 are
+        # drifts, and the copies of 2 become 6 and 7; model 0 keeps what was given to it.
+        state, record = states(drift(delta=4.0))[1]
+        assert models(state) == [1, 6, 7]
+        assert state.labels.tolist() == [1, 2, 0]
+        assert record.measures["drifted"] == record.measures["models_born"] == 2
+
+    def test_models_that_fit_each_other_are_merged_by_their_numbers_of_batches(self) -> None:
+        # On b = 10 both take 7. Model 6 has one batch, and 7 has three: their distance is 10/3, and
+        # (6 + 3 * 7) / 4 = 6.75 is trained on 10, 10 and on 12, 10: 8.375 and 8.875.
+        state, record = states(drift(delta=4.0))[2]
+        assert models(state) == [0.5, 8.625]
+        assert state.labels.tolist() == [1, 1, 0]
+        assert record.measures["models_merged"] == 1
+
+    def test_models_that_do_not_fit_are_kept(self) -> None:
+        # 6 becomes 8; 7 becomes 8.5 with one example, and 9 with two.
+        state, _ = states(drift(delta=4.0, merge_delta=3.0))[2]
+        assert models(state) == [0.5, 8.0, 8.8333]
+        assert state.labels.tolist() == [2, 2, 0]
+
+    def test_isolated_models_are_neither_chosen_nor_merged(self) -> None:
+        state, _ = states(drift(delta=4.0, isolation=2))[2]
+        assert state.labels.tolist() == [1, 2, 0]
+        assert models(state) == [0.5, 8.0, 9.0]
+
+    def test_eager_gives_all_that_drift_one_model(self) -> None:
+        state, record = states(drift(delta=4.0, eager=True))[1]
+        assert models(state) == [1, 6.5]
+        assert state.labels.tolist() == [1, 1, 0]
+        assert record.measures["models_born"] == 1
+
+    def test_without_a_free_model_a_client_stays(self) -> None:
+        state, _ = states(drift(delta=4.0, max_models=2))[1]
+        assert state.labels.tolist() == [1, 0, 0]
+
+    def test_the_model_used_longest_ago_is_given_up(self) -> None:
+        # Everyone leaves model 0 in step 1; its place is free when client 0 drifts again.
+        targets = [[0, 0], [10, 10], [30, 10], [30, 10]]
+        state, _ = states(drift(delta=4.0, eager=True, max_models=2), targets)[2]
+        assert state.labels.tolist() == [0, 1]
+        assert state.owners.tolist() == [[-1, 1, 0, -1], [-1, 1, 1, -1]]
+
+    def test_the_whole_of_a_short_run_without_time_is_fedavg(self) -> None:
+        net, federation = Net(four, HALF_SQUARED), slopes(TARGETS).at(1)
+        runs = [Run(m, federation, net).rounds(3) for m in (drift(), FedAvg(local=STEP))]
+        for (one, _), (other, _) in zip(*runs, strict=True):
+            assert torch.equal(one.models, other.models)
+
+    def test_a_newcomer_takes_the_best_model_and_has_not_drifted(self) -> None:
+        rows = [{"a": 0.0, "b": 0.0}, {"a": 10.0, "b": 0.0}, {"a": 10.0, "b": 0.0, "c": 10.0}]
+        steps = [
+            {name: (torch.ones(1, 1), torch.tensor([[b]])) for name, b in row.items()}
+            for row in [*rows, rows[2]]
+        ]
+        run = Run(
+            drift(delta=4.0), Federation.over_time(steps), Net(four, HALF_SQUARED), time=Time(1)
+        )
+        *_, (state, record) = run.rounds(3)
+        assert state.labels.tolist() == [1, 0, 1]
+        assert record.measures["drifted"] == 0
+
+
+def test_the_oracle_trains_a_concept_on_all_its_examples() -> None:
+    # Client 0 has b = 0, then 8; client 1 has 8, then 8. Both models begin at 4.
+    made = states(Oracle(local=STEP), [[0, 8], [8, 8], [8, 8]], concepts=[[0, 1, 1], [1, 1, 1]])
+    assert models(made[0][0]) == [2, 6]
+    assert models(made[1][0]) == [1, 7]
+    assert made[1][0].labels.tolist() == [1, 1]
+
+
+def test_adaptive_fedavg_follows_the_growth_of_the_variance() -> None:
+    rate, model, mean, deviation, ratio = 1.0, 4.0, 0.0, 0.0, 0.0
+    rng = np.random.default_rng(0)
+    targets = [[float(b)] for b in rng.normal(0, 5, 6)]
+    found = states(AdaptiveFedAvg(local=STEP), targets)
+    for t, ((state, record), (b,)) in enumerate(zip(found, targets, strict=False), start=1):
+        seen = [each[0] for each in targets[:t]]
+        model += 0.5 * rate * (np.mean(seen) - model)
+        was_mean = mean / (1 - 0.7 ** (t - 1)) if t > 1 else 0.0
+        was = deviation / (1 - 0.3 ** (t - 1)) if t > 1 else 0.0
+        deviation = 0.3 * deviation + 0.7 * (model - was_mean) ** 2
+        mean = 0.7 * mean + 0.3 * model
+        growth = deviation / (1 - 0.3**t) / was if was else 1.0
+        ratio = 0.7 * ratio + 0.3 * growth
+        rate = min(1.0, ratio / (1 - 0.7**t) / t)
+        assert float(state.models[0, 0]) == pytest.approx(model, rel=1e-5), b
+        assert record.measures["rate"] == pytest.approx(rate, rel=1e-5)
