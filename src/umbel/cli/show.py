@@ -279,6 +279,8 @@ def print_run(folder: RunFolder) -> None:
     if records:
         shown = names_of(run.experiment), of_clients(run), clients, len(records)
         print_tables(terminal.run_table(run.so_far, *shown))
+    if run.drift.changes:
+        print_tables(terminal.steps(run))
     if clients:
         print_tables(terminal.clusters(clients))
     names = [client.name for client in clients] or names_on_the_roll(folder.path)

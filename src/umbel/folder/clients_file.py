@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from numbers import Integral
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from umbel.checks import UsageError, nearest
 from umbel.data.federation import Federation
@@ -17,6 +18,7 @@ from umbel.files.reading import read_bytes
 from umbel.files.spreadsheet_cells import csv_rows, csv_text
 from umbel.folder.identity import check_identity, identity
 from umbel.run.digests import digest
+from umbel.run.records import Record
 from umbel.run.scores import ClientScores, Tuning
 
 COLUMNS = ("client", "group", "cluster", "examples", "accuracy", "loss")
@@ -167,6 +169,46 @@ def write_facts(file: Path, federation: Federation, scores: ClientScores) -> Non
     head = [*FACT_COLUMNS, *attributes]
     columns = [federation.names, scores.num_examples, *attributes.values()]
     write_sealed(file, csv_text([head, *zip(*columns, strict=True)]).encode())
+
+
+def write_concepts(file: Path, federation: Federation) -> None:
+    """Write the concept of each client in each step, if there are any: a row for each client."""
+    if federation.concepts is None:
+        return
+    head = ["client", *range(federation.concepts.shape[1])]
+    rows = zip(federation.names, federation.concepts.tolist(), strict=True)
+    write_sealed(file, csv_text([head, *([name, *row] for name, row in rows)]).encode())
+
+
+def concepts_in(file: Path) -> NDArray[np.int64] | None:
+    """Read concepts (M, T), if the file is there. Raises `UsageError` if it is damaged."""
+    if not file.is_file():
+        return None
+    try:
+        _, *rows = csv_rows(read_sealed(file).decode())
+        return np.array([row[1:] for row in rows], dtype=np.int64)
+    except (ValueError, csv.Error):
+        raise UsageError(f"{file}: damaged: not a row of whole numbers for each client") from None
+
+
+def with_means(clients: list[Client], records: Sequence[Record]) -> list[Client]:
+    """Return clients with means over the ends of steps; as they are, without time."""
+    ends = [record for record in records if record.clusters is not None]
+    if not ends:
+        return clients
+
+    def means(columns: Iterable[Sequence[float | None] | None]) -> list[float | None]:
+        table = np.array([column or () for column in columns], dtype=np.float64)  # None is NaN
+        known = ~np.isnan(table)
+        sums, counts = np.where(known, table, 0).sum(axis=0), known.sum(axis=0)
+        return [float(s / n) if n else None for s, n in zip(sums, counts, strict=True)]
+
+    accuracies = means(record.client_accuracies for record in ends)
+    losses = means(record.client_losses for record in ends)
+    return [
+        replace(client, accuracy=accuracies[client.number], loss=losses[client.number])
+        for client in clients
+    ]
 
 
 def with_facts(file: Path, clients: Sequence[Client]) -> list[Client]:

@@ -21,7 +21,7 @@ from umbel.files.reading import EXPERIMENT, check_no_link, read_bytes, read_text
 from umbel.files.seals import BLANK, BROKEN, KEY, intact, json_text, json_value, sealed
 from umbel.folder import checkpoint, encoding_file
 from umbel.folder.checkpoint_parts import NO_PARTS, Parts
-from umbel.folder.clients_file import Client, read_rows, with_facts, write_facts
+from umbel.folder.clients_file import Client, read_rows, with_facts, write_concepts, write_facts
 from umbel.folder.evidence_folder import EvidenceFolder
 from umbel.folder.how_to_continue import (
     NODES,
@@ -344,6 +344,7 @@ class RunFolder:
         said = {RUN: identity(self.path)}
         encoding_file.write(self.file(encoding_file.FILE), run.divided.encoding, said)
         write_facts(self.file("clients.csv"), run.divided, scores)
+        write_concepts(self.file("concepts.csv"), run.divided)
 
     def stop_at(self, stop: Stop) -> None:
         """Note that the run ends after these rounds; their checkpoint must exist."""

@@ -16,11 +16,12 @@ from umbel.client.net import Net
 from umbel.experiment.experiment import ExperimentSettings
 from umbel.experiment.made_in_python import OwnModule
 from umbel.folder import checkpoint
-from umbel.folder.clients_file import Client, number_of
+from umbel.folder.clients_file import Client, concepts_in, number_of, with_means
 from umbel.folder.how_to_continue import names_on_the_roll
 from umbel.folder.models_folder import MadeFor
 from umbel.folder.run_folder import RunFolder
 from umbel.notebooks import cut
+from umbel.run.drift import Drift, drift_of
 from umbel.run.records import MEGABYTE, Record, last_evaluated, over_steps
 from umbel.run.start import first_state, unsaid
 from umbel.server.numbering import in_order_of_appearance
@@ -92,8 +93,13 @@ class SavedRun:
 
     @cached_property
     def clients(self) -> list[Client]:
-        """The results for each client; before the run is finished, only its cluster."""
-        return self.folder.clients() if self.finished else clients_so_far(self.folder)
+        """The results for each client; before the run is finished, only its cluster.
+
+        With time, accuracy and loss are means over the ends of steps.
+        """
+        if not self.finished:
+            return clients_so_far(self.folder)
+        return with_means(self.folder.clients(), self.records)
 
     @property
     def clusters(self) -> dict[str, int]:
@@ -112,6 +118,11 @@ class SavedRun:
     def so_far(self) -> Record:
         """The record to judge by: the last one, or that of an unfinished run's last evaluation."""
         return over_steps(self.records, self.last) if self.finished else self.last_evaluated
+
+    @cached_property
+    def drift(self) -> Drift:
+        """How clusters changed from step to step, and followed the planted concepts if known."""
+        return drift_of(self.records, concepts_in(self.folder.file("concepts.csv")))
 
     @cached_property
     def has_groups(self) -> bool:

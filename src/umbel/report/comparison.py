@@ -29,6 +29,7 @@ from umbel.report.figures.charts import (
 )
 from umbel.report.figures.panels import Panel
 from umbel.report.learning_curves import line_of, split_of
+from umbel.report.over_time import followed
 from umbel.result.outcomes import Methods, mean, mean_text, spread_text, uneven
 from umbel.result.run import Result
 from umbel.run.metrics import names_of
@@ -109,6 +110,7 @@ def sheet(methods: Methods) -> Sheet:
         ("seconds", lambda runs: mean_text([run.seconds for run in runs], 1)),
     ]
     cells = [(head, [of(runs) for _, runs in methods]) for head, of in columns]
+    cells += followed(methods)
     cells += evenly(methods, by_loss)
     cells += [(head, [of(runs) for _, runs in methods]) for head, of in costs]
     known = [("seeds", [str(len(runs)) for _, runs in methods])] if uneven(methods) else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,8 +42,11 @@ class Drift:
     delay: float | None = None  #: mean number of steps until a drift was found, 0 for at once
     #: clients that were well placed, kept their concept, and were then not well placed
     false_alarms: int | None = None
-    #: (S, M) cluster of each client at the end of each step, -1 for those without examples
+    #: (S, M) cluster of each client at the end of each step, -1 for those without examples; one
+    #: keeps its number as long as it is matched
     clusters: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 0), np.int64))
+    #: (S, M) planted concept of each client in each step; None: not known
+    concepts: NDArray[np.int64] | None = None
 
     __repr__ = in_short
 
@@ -58,10 +62,11 @@ def drift_of(records: Sequence[Record], concepts: NDArray[np.int64] | None = Non
     ends = [record for record in records if record.clusters is not None]
     clusters = np.array([record.clusters for record in ends], dtype=np.int64)
     steps = [record.step or 0 for record in ends]
-    pairs = zip(steps[1:], clusters[:-1], clusters[1:], strict=True)
+    tracks = _tracks(clusters)
+    pairs = zip(steps[1:], tracks[:-1], tracks[1:], strict=True)
     changes = tuple(_changes(step, *pair) for step, *pair in pairs)
     if concepts is None or not ends:
-        return Drift(changes, clusters=clusters)
+        return Drift(changes, clusters=tracks)
     planted = concepts.T[steps]  # (S, M)
     there, well = clusters >= 0, _well_placed(clusters, planted)
     changed = (planted[1:] != planted[:-1]) & there[1:] & there[:-1]
@@ -79,34 +84,40 @@ def drift_of(records: Sequence[Record], concepts: NDArray[np.int64] | None = Non
         found=len(delays),
         delay=float(np.mean(delays)) if delays else None,
         false_alarms=int(alarms.sum()),
-        clusters=clusters,
+        clusters=tracks,
+        concepts=planted,
     )
 
 
-def matched(before: NDArray[np.int64], after: NDArray[np.int64]) -> dict[int, int]:
-    """Match clusters of two steps, so that most clients stay: the old one of a new one, if any."""
+def _tracks(clusters: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Renumber the clusters of each step: those that are matched to one before keep its number."""
     from scipy.optimize import linear_sum_assignment
 
-    both = (before >= 0) & (after >= 0)
-    overlap = np.zeros((after.max(initial=-1) + 1, before.max(initial=-1) + 1), dtype=np.int64)
-    np.add.at(overlap, (after[both], before[both]), 1)
-    rows, columns = linear_sum_assignment(overlap, maximize=True)
-    pairs = zip(rows.tolist(), columns.tolist(), strict=True)
-    return {new: old for new, old in pairs if overlap[new, old]}
+    tracks, free = clusters.copy(), clusters[:1].max(initial=-1) + 1
+    for before, now in pairwise(tracks):
+        both, number = (before >= 0) & (now >= 0), dict[int, int]()
+        # overlap (K, L): clients of the new cluster k that were in the old one l
+        overlap = np.zeros((now.max(initial=-1) + 1, free), dtype=np.int64)
+        np.add.at(overlap, (now[both], before[both]), 1)
+        for new, old in zip(*linear_sum_assignment(overlap, maximize=True), strict=True):
+            if overlap[new, old]:
+                number[int(new)] = int(old)
+        for new in np.unique(now[now >= 0]).tolist():
+            if new not in number:
+                number[new], free = free, free + 1
+        now[now >= 0] = [number[new] for new in now[now >= 0].tolist()]
+    return tracks
 
 
 def _changes(step: int, before: NDArray[np.int64], after: NDArray[np.int64]) -> StepChanges:
-    old_of = matched(before, after)
     both = (before >= 0) & (after >= 0)
-    stays = sum(int((both & (after == new) & (before == old)).sum()) for new, old in old_of.items())
-    begun = [new for new in np.unique(after[after >= 0]).tolist() if new not in old_of]
-    kept = {*old_of.values()}
-    gone = [old for old in np.unique(before[before >= 0]).tolist() if old not in kept]
-    splits = sum(bool((both & (after == new)).any()) for new in begun)
-    merges = sum(bool((both & (before == old)).any()) for old in gone)
+    begun = np.setdiff1d(after[after >= 0], before)
+    gone = np.setdiff1d(before[before >= 0], after)
+    splits = len(np.intersect1d(begun, after[both]))
+    merges = len(np.intersect1d(gone, before[both]))
     return StepChanges(
         step,
-        moves=int(both.sum()) - stays,
+        moves=int((both & (before != after)).sum()),
         splits=splits,
         births=len(begun) - splits,
         merges=merges,

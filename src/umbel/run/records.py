@@ -62,6 +62,9 @@ class Record:
     num_clusters: int | None = None  #: number of clusters that have clients
     #: cluster of each client at the end of a step of time, -1 for those without examples in it
     clusters: tuple[int, ...] | None = None
+    #: test accuracy of each client, likewise; None where it is not known
+    client_accuracies: tuple[float | None, ...] | None = None
+    client_losses: tuple[float | None, ...] | None = None  #: test loss of each client, likewise
     #: number of models that the method trains; it changes when clients are clustered
     num_models: int | None = None
     ari: float | None = None  #: adjusted Rand index against the planted groups
@@ -157,13 +160,19 @@ class Record:
         clustering = clustering_of(scores.clusters[here], there)
         return replace(self, **quality_of(scores, share), **clustering, measures=measures)
 
-    def at_end(self, clusters: NDArray[np.int64] | None, here: NDArray[np.int64] | slice) -> Record:
-        """Return the record of the last round of a step, with the clusters of those `here`."""
-        if clusters is None:
-            return self
-        whose = np.full_like(clusters, -1)
-        whose[here] = clusters[here]
-        return replace(self, clusters=tuple(whose.tolist()))
+    def at_end(self, scores: ClientScores, here: NDArray[np.int64] | slice) -> Record:
+        """Return the record of the last round of a step, with clients' results in it.
+
+        Clusters are of those `here`, who have examples of the step.
+        """
+        clusters = np.full_like(scores.clusters, -1)
+        clusters[here] = scores.clusters[here]
+        return replace(
+            self,
+            clusters=tuple(clusters.tolist()),
+            client_accuracies=tuple(map(number_or_none, scores.accuracy.round(6).tolist())),
+            client_losses=tuple(map(number_or_none, scores.loss.round(6).tolist())),
+        )
 
     def validated(self, scores: ClientScores) -> Record:
         """Return the record with the results of an evaluation on validation examples."""
@@ -188,7 +197,7 @@ class Record:
         if not self.bounded:  # in most records
             del values["bounded"]
         # Only runs with time, or with validation examples, have these.
-        for name in ("step", "clusters", "validation_loss", "validation_accuracy"):
+        for name in ("step", *OF_CLIENTS, "validation_loss", "validation_accuracy"):
             if values[name] is None:
                 del values[name]
         return json.dumps({**values, **self.measures}, allow_nan=False)
@@ -205,8 +214,8 @@ class Record:
         measures = {name: values[name] for name in values if name not in own and name != KEY}
         known = {name: values[name] for name in values if name in own}
         known["missing"] = tuple(known["missing"])
-        if "clusters" in known:
-            known["clusters"] = tuple(known["clusters"])
+        for name in known.keys() & {*OF_CLIENTS}:
+            known[name] = tuple(known[name])
         for name in ("refused", "bounded"):
             known[name] = {int(client): why for client, why in known.get(name, {}).items()}
         return cls(**known, measures=measures)
@@ -266,6 +275,9 @@ def last_evaluated(records: Sequence[Record]) -> Record:
     return (scored or records)[-1]
 
 
+OF_CLIENTS = ("clusters", "client_accuracies", "client_losses")
+"""Results of each client at the end of a step."""
+
 OF_STEPS = ("loss", "accuracy", "worst", "accuracy_std", "weighted_accuracy")
 """What a run with time is judged by: means over its steps; and the agreements."""
 
@@ -305,7 +317,7 @@ def judged_metric(name: str) -> RoundValue:
     return lambda record: judged(record.measures, name)
 
 
-NO_NUMBERS = ("round", "step", "clusters", "missing", "refused", "measures")
+NO_NUMBERS = ("round", "step", "missing", "refused", "measures")
 """Fields of a record that are no numbers of the round."""
 
 

@@ -407,7 +407,7 @@ class Loop:
             step=None if run.time is None else context.step,
         )
         if ends or (last and run.time is not None):
-            record = record.at_end(clusters, here)
+            record = record.at_end(found["test"], here)
         if log.isEnabledFor(logging.INFO):
             log.info("%s", told(record, before, state, len(context.cohort)))
         return state, record.unjudged(*self.judge.take()), found.get("test")
@@ -426,7 +426,7 @@ class Loop:
         groups, here = self.run.groups(record.round), self.run.here(record.round)
         record = record.evaluated(found["test"], groups, self.share, here)
         if record.step is not None:
-            record = record.at_end(found["test"].clusters, here)
+            record = record.at_end(found["test"], here)
         return record, found["test"]
 
     def _judged_on(self, last: bool) -> tuple[Judged, ...]:

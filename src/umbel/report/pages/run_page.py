@@ -8,7 +8,7 @@ from umbel.checks import command
 from umbel.folder.clients_file import Client, by_cluster
 from umbel.folder.how_to_continue import way_of
 from umbel.report import by_round as rounds
-from umbel.report import clients
+from umbel.report import clients, over_time
 from umbel.report.clients import not_served_apart
 from umbel.report.clustering_evidence import grounds
 from umbel.report.figures.panels import Panel
@@ -30,6 +30,7 @@ def run_page(run: Result) -> tuple[str, list[Panel]]:
     """The page, and the figures in it."""
     quality, cost = list(rounds.quality(run)), list(rounds.cost(run))
     of_clients = [each for each in (clients.cluster_map(run), clients.fortunes(run)) if each]
+    flow = over_time.panels(run)
     reasons, absences = list(grounds(run)), rounds.absences(run)
     stop, budget = run.folder.stop, run.folder.budget
     by_goal = stop is not None and budget.reached(run.last) == stop.why
@@ -43,6 +44,9 @@ def run_page(run: Result) -> tuple[str, list[Panel]]:
         headline=list(_headline(run)),
         quality=quality,
         of_clients=of_clients,
+        flow=flow,
+        steps=(over_time.HEADS, over_time.steps(run)),
+        drifts=over_time.said(run),
         clusters=_clusters(run),
         more_clusters=len(by_cluster(run.clients)) - MOST_ROWS,
         clients=_clients(run),
@@ -54,7 +58,7 @@ def run_page(run: Result) -> tuple[str, list[Panel]]:
         again=_again(run, goals),
         sessions=list(map(made_with, run.folder.sessions.read())),
     )
-    return text, [*quality, *of_clients, *reasons, *cost, *([absences] if absences else [])]
+    return text, [*quality, *flow, *of_clients, *reasons, *cost, *([absences] if absences else [])]
 
 
 def _headline(run: Result) -> Iterator[tuple[str, str, str]]:

@@ -11,6 +11,7 @@ from rich.table import Table
 from umbel.checks import printable
 from umbel.folder.clients_file import Client, by_cluster
 from umbel.newcomers.assignment import Assignment
+from umbel.report import over_time
 from umbel.report.clients import not_served_apart
 from umbel.report.terminal.tables import add_columns, fitting, folded, frameless, row
 from umbel.result.outcomes import (
@@ -24,7 +25,7 @@ from umbel.result.outcomes import (
 )
 from umbel.result.run import Result
 from umbel.run.metrics import names_of
-from umbel.run.records import EVALUATION, NO_CLIENTS, Record
+from umbel.run.records import EVALUATION, NO_CLIENTS, Record, over_steps
 from umbel.server.cluster_count import ClusterCount
 from umbel.summary import counted, few, in_a_row, number_text, scaled_text
 
@@ -42,7 +43,28 @@ MOST_CLUSTERS, MOST_ABSENT = 20, 10
 
 def results(runs: Sequence[Result]) -> list[Table]:
     """The results of methods: the comparison, and tables of further metrics."""
-    return [comparison(runs), *metrics(runs)]
+    return [comparison(runs), *metrics(runs), *_over_time(runs)]
+
+
+def steps(run: Result) -> Table:
+    """A row for each step of time."""
+    caption = "; ".join(filter(None, [over_time.CAPTION, over_time.said(run)]))
+    table = frameless(*over_time.HEADS, caption=caption)
+    for cells in over_time.steps(run):
+        row(table, *cells)
+    return table
+
+
+def _over_time(runs: Sequence[Result]) -> list[Table]:
+    """How methods followed drifts, one row per method; [] without time."""
+    methods, tables = by_method(runs), []
+    for some in fitting(over_time.followed(methods)):
+        table = frameless("method")
+        add_columns(table, some)
+        for number, (name, _) in enumerate(methods):
+            row(table, name, *(cells[number] for _, cells in some))
+        tables.append(table)
+    return tables
 
 
 def comparison(runs: Sequence[Result]) -> Table:
@@ -67,7 +89,7 @@ def comparison(runs: Sequence[Result]) -> Table:
     for name in (*qualities, *agreement, "K", "MB\ndown", "MB\nup", "s"):
         table.add_column(name, justify="right", no_wrap=True)
     for name, seeded in methods:
-        last = [run.last for run in seeded]
+        last = [over_steps(run.records, run.last) for run in seeded]
         accuracy = spread_text([r.accuracy for r in last], 3)
         worst = mean_text([r.worst for r in last], 2)
         ari, purity = spread_text([r.ari for r in last], 2), mean_text([r.purity for r in last], 2)
