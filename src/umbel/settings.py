@@ -72,6 +72,8 @@ class Settings:
     """Names of the numbers that need not be finite; the class checks them itself."""
     path_settings: ClassVar[frozenset[str]] = frozenset()
     """Names of the texts that are paths: in a TOML file they are relative to its folder."""
+    no_paths: ClassVar[frozenset[str]] = frozenset()
+    """Values of these settings that are no paths, such as the names of what is built in."""
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
         """Raise `UsageError` with advice for an unknown keyword."""

@@ -67,6 +67,17 @@ def test_paths_in_a_file_are_relative_to_it_and_settings_to_the_current_folder(
     assert f"{Path.cwd() / 'no.csv'}: can't be read" in err
 
 
+def test_a_schedule_is_a_path_unless_it_is_a_name(project: Path) -> None:
+    file = project / "drift.toml"
+    text = EXPERIMENT.format(method="fedavg") + '[time]\nschedule = "{}"\n'
+    for schedule, expected in (("A", "A"), ("a.csv", str(project / "a.csv")), ("", "")):
+        file.write_text(text.replace("{}", schedule))
+        experiment = read(file)
+        assert experiment.time is not None
+        assert experiment.time.schedule == expected
+    assert 'schedule = "A"' in config.write(read(file, ["time.schedule=A"]), project)
+
+
 def test_an_extended_file_keeps_its_own_paths(project: Path) -> None:
     (project / "more").mkdir()
     file = project / "more" / "longer.toml"

@@ -59,11 +59,13 @@ def _table_changed(
 ) -> dict[str, Any]:
     """Return the members of settings, or of a third-party table, with each path changed."""
     named: frozenset[str] = getattr(kind, "path_settings", frozenset())
+    no_paths: frozenset[str] = getattr(kind, "no_paths", frozenset())
     others = not kind.__module__.startswith("umbel.") or issubclass(kind, Stranger)
 
     def changed(name: str, member: Any) -> Any:
         if isinstance(member, str):
             unused = name == "path" and table.get("source") is not None
+            unused = unused or member in no_paths
             path = name in named and not unused and not member.startswith(PACKAGE)
             path = member != "" and (path or (others and member.startswith(EXPLICIT)))
             new = change((*keys, name), member) if path else member

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 from umbel.checks import check, check_least
 from umbel.client.work import DURING
 from umbel.data.federation import Federation
+from umbel.data.schedules import NAMES
 from umbel.data.splits import Split
 from umbel.engines.storage import sizes_asked
 from umbel.flow import Engine, Flow, Layer, Replies, Request, Rows, ask
@@ -30,6 +31,9 @@ class Time(Settings):
     earlier ones. Models are tested on the examples of the next step, which nobody has trained on.
     Raises `UsageError` for values out of range.
     """
+
+    path_settings: ClassVar[frozenset[str]] = frozenset({"schedule"})
+    no_paths: ClassVar[frozenset[str]] = frozenset(NAMES)
 
     rounds: int = 10  #: rounds in each step
     #: examples that clients train on: of all steps so far, of the last `window` steps, or of all,
