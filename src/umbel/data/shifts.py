@@ -72,16 +72,27 @@ class Rotate(Shift):
 class SwapLabels(Shift):
     """In each group two labels are swapped, a different random pair in each group.
 
-    Two pairs may share a label, such as (0, 5) and (5, 8), unless they are `disjoint`.
+    Two pairs may share a label, such as (0, 5) and (5, 8), unless they are `disjoint`. With `pairs`
+    there is a group for each of these, and () keeps its labels.
     """
 
     groups: int = 4  # number of groups
     disjoint: bool = False  # whether no label is swapped in more than one group
+    # the labels to swap in each group, instead of random ones; (): at random
+    pairs: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
         check_least(self, 1, "groups")
+        fine = all(len(pair) in (0, 2) and min(pair, default=0) >= 0 for pair in self.pairs)
+        check(fine, "pairs", self.pairs, "lists of two labels, or of none")
 
     def make(self, num_classes: int, rng: np.random.Generator) -> Sequence[Group]:
+        if self.pairs:
+            expected = f"below {num_classes}, the number of classes"
+            most = max((label for pair in self.pairs for label in pair), default=0)
+            check(most < num_classes, "pairs", most, expected)
+            tables = [_swap(num_classes, *pair) for pair in self.pairs]
+            return [relabelled(table) for table in tables]
         pairs = self._disjoint(num_classes, rng) if self.disjoint else self._any(num_classes, rng)
         return [relabelled(_swap(num_classes, first, second)) for first, second in pairs]
 
@@ -255,7 +266,7 @@ def _contrasted(gain: float, offset: float) -> Group:
     return Group(lambda x, y, _: ((gain * x + offset).astype(np.float32), y))
 
 
-def _swap(num_classes: int, first: int, second: int) -> NDArray[np.int64]:
+def _swap(num_classes: int, *pair: int) -> NDArray[np.int64]:
     table = np.arange(num_classes)
-    table[[first, second]] = second, first
+    table[list(pair)] = pair[::-1]
     return table

@@ -97,11 +97,12 @@ class ExperimentSettings(Settings):
 
     def federation(self, sources: Sources) -> Federation:
         """Build the federation, before validation examples are set apart."""
-        with under("scenario", self.scenario):
-            if self.time is not None:
-                planned = self.time.steps, self.time.concepts or self.time.schedule
-                return self.scenario.built_over_time(self.seed, sources, *planned)
-            return self.scenario.built(self.seed, sources)
+        if self.time is None:
+            with under("scenario", self.scenario):
+                return self.scenario.built(self.seed, sources)
+        with under("time", self.time), under("scenario", self.scenario):
+            planned = self.time.steps, self.time.concepts or self.time.schedule
+            return self.scenario.built_over_time(self.seed, sources, *planned)
 
     def with_validation(self, federation: Federation) -> Federation:
         """The federation, with validation examples set apart if `personal` asks for them.

@@ -6,6 +6,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from umbel.checks import UsageError, check, check_returned
 from umbel.data.federation import Federation
 from umbel.data.sources import Sources
@@ -48,11 +51,14 @@ class Scenario(Settings, ABC):
         self, seed: int, sources: Sources, steps: int | None, schedule: Planned
     ) -> Federation:
         """Build the federation with steps. Raises `UsageError` also if they are not as asked."""
+        apart = getattr(self, "validation_fraction", None)
+        expected = "0 or left out with time: clients are judged on their examples of the next step"
+        check(not apart, "validation_fraction", apart, expected)
         federation = self.over_time(seed, sources, steps, schedule)
         check_returned(self, federation, Federation, "a Federation")
         there = federation.num_steps
         fine = there is not None and steps in (None, there)
-        check(fine, "time.steps", steps, f"at most the steps that there are, {there}")
+        check(fine, "steps", steps, f"at most the steps that there are, {there}")
         return federation
 
     def built(self, seed: int, sources: Sources) -> Federation:
@@ -60,6 +66,16 @@ class Scenario(Settings, ABC):
         federation = self.build(seed, sources)
         check_returned(self, federation, Federation, "a Federation")
         return federation
+
+
+def staying(concepts: NDArray[np.int64], steps: int | None) -> Planned:
+    """The schedule of clients that keep these concepts (M,), for 10 steps unless it is told."""
+    return (tuple(concepts.tolist()),) * ((10 if steps is None else steps) + 1)
+
+
+def check_unplanned(schedule: Planned, why: str) -> None:
+    """Raise `UsageError` for a schedule in a scenario that plants nothing."""
+    check(not schedule, "schedule", schedule, f"left out: {why}")
 
 
 def check_splits(split: str, test_split: str | None) -> None:

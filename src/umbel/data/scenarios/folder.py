@@ -17,7 +17,7 @@ from umbel.data.client_files import CLASSES, GROUPS, KNOWN_ARRAYS, SCALE
 from umbel.data.federation import Federation
 from umbel.data.groups import read_groups
 from umbel.data.npz import client_files, read_arrays
-from umbel.data.scenarios.base import Scenario
+from umbel.data.scenarios.base import Planned, Scenario, check_unplanned
 from umbel.data.sources import Sources
 from umbel.data.splits import by_name, set_apart
 from umbel.data.tables.parts import check_fractions
@@ -56,6 +56,35 @@ class Folder(Scenario):
             validation_fraction=self.validation_fraction or 0.0,
             seed=seed,
         )
+
+    def over_time(
+        self,
+        seed: int,  # noqa: ARG002
+        sources: Sources,  # noqa: ARG002
+        steps: int | None,
+        schedule: Planned,
+    ) -> Federation:
+        """Build the federation with a step for each subfolder, in the order of their names.
+
+        A subfolder has the files of the clients that are there in its step, without test examples.
+        Groups and attributes of single steps are not read.
+        """
+        check_unplanned(schedule, "each subfolder is a step")
+        path = whole_path(self.path)
+        folders = sorted(each for each in path.glob("*") if each.is_dir())
+        expected = "a folder with two or more subfolders: one for each step, and one for the test"
+        check(len(folders) >= 2, "path", str(path), expected)
+        folders = folders[: None if steps is None else steps + 1]
+        read = [read_clients(folder, self.num_classes) for folder in folders]
+        for folder, each in zip(folders, read, strict=True):
+            apart = len(each.test.x) + (each.validation is not None)
+            expected = "allowed with time: clients are tested on their examples of the next step"
+            check(not apart, str(folder), "a folder with test or validation examples", expected)
+        made = Federation.over_time(
+            ({name: each.train.of(n) for n, name in enumerate(each.names)} for each in read),
+            num_classes=max(each.num_classes or 0 for each in read) or None,
+        )
+        return replace(made, encoding=read[0].encoding)
 
 
 def read_clients(

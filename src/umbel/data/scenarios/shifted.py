@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from itertools import islice
 from math import inf
 
 import numpy as np
@@ -14,13 +15,16 @@ from umbel.data.arrays import Arrays
 from umbel.data.federation import Federation
 from umbel.data.partition import Labels, apportioned, check_few, client_sizes, draw
 from umbel.data.scenarios.base import (
+    Planned,
     Scenario,
     check_apart,
     check_clients,
     check_examples,
     check_normalise,
     check_splits,
+    staying,
 )
+from umbel.data.schedules import concepts_of
 from umbel.data.shifts import Group, Images, Rotate, Shift
 from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
@@ -65,6 +69,59 @@ class Shifted(Scenario):
 
     def build(self, seed: int, sources: Sources) -> Federation:
         rng = generator(seed, Stream.DATA)
+        arrays, planted = self._loaded(sources, rng)
+        counts = self._counts(len(planted))
+        numbers = np.repeat(np.arange(len(planted)), counts)
+        of_clients = [planted[number] for number in numbers.tolist()]
+        rows, sizes = self._dealt(arrays, planted, numbers, rng)
+        test = None
+        if self.test_split is not None:
+            whole = all(_holds(group, arrays.num_classes).all() for group in planted)
+            even = self.label_alpha is None and whole
+            check(even, "test_split", self.test_split, "None, as some clients lack some labels")
+            tests = sources.load(self.source, self.test_split, "test_split")
+            arrays.check_alike(tests, "test_split", self.test_split)
+            tests = tests.normalised(arrays.centre, arrays.spread)
+            test = _shards(tests, _dealt_evenly(tests, sizes, rng), of_clients, (seed, 2))
+        return Federation.from_arrays(
+            _shards(arrays, rows, of_clients, (seed, 1)),
+            test,
+            groups=_scored(planted)[numbers].tolist(),
+            num_classes=arrays.num_classes,
+            test_fraction=self.test_fraction,
+            validation_fraction=self.validation_fraction or 0.0,
+            seed=seed,
+        )
+
+    def over_time(
+        self, seed: int, sources: Sources, steps: int | None, schedule: Planned
+    ) -> Federation:
+        """Build the federation with steps: concept c of a schedule is group c of the shift.
+
+        Each client gets `examples` in each step, and none of them again. Without a schedule it
+        stays in one group, and there are 10 steps unless it is told.
+        """
+        expected = "None: with time, clients are tested on their examples of the next step"
+        check(self.test_split is None, "test_split", self.test_split, expected)
+        rng = generator(seed, Stream.DATA)
+        arrays, planted = self._loaded(sources, rng)
+        if not schedule:
+            groups = np.repeat(np.arange(len(planted)), self._counts(len(planted)))
+            schedule = staying(groups, steps)
+        concepts = concepts_of(schedule, steps, self.clients, len(planted), rng)
+        # One step after another, and its clients in order.
+        numbers = concepts.T.ravel()
+        rows, _ = self._dealt(arrays, planted, numbers, rng)
+        of_each = [planted[number] for number in numbers.tolist()]
+        shards = iter(_shards(arrays, rows, of_each, (seed, 1)))
+        return Federation.over_time(
+            [list(islice(shards, self.clients)) for _ in concepts.T],
+            concepts=_scored(planted)[concepts],
+            num_classes=arrays.num_classes,
+        )
+
+    def _loaded(self, sources: Sources, rng: np.random.Generator) -> tuple[Arrays, Sequence[Group]]:
+        """The source, and the groups."""
         arrays = sources.load(self.source, self.split)
         if self.standardise:
             arrays = arrays.standardised(like=arrays)
@@ -75,31 +132,25 @@ class Shifted(Scenario):
         deals = len(planted) if self.per_group else 1
         check_few(self.clients, deals * len(arrays.y))
         arrays.check_room(deals)
-        counts = self._counts(len(planted))
-        of_clients = [group for group, n in zip(planted, counts, strict=True) for _ in range(n)]
-        allowed = np.array([_holds(group, arrays.num_classes) for group in of_clients])
-        sizes, rows = [], []
-        for deal in self._deals(counts):
-            sizes.append(client_sizes(self.examples, allowed[deal], arrays.y, rng))
-            rows += draw(arrays.y, sizes[-1], allowed[deal], rng, self.label_alpha)
-        test = None
-        if self.test_split is not None:
-            even = self.label_alpha is None and bool(allowed.all())
-            check(even, "test_split", self.test_split, "None, as some clients lack some labels")
-            tests = sources.load(self.source, self.test_split, "test_split")
-            arrays.check_alike(tests, "test_split", self.test_split)
-            tests = tests.normalised(arrays.centre, arrays.spread)
-            test = _shards(tests, _dealt_evenly(tests, sizes, rng), of_clients, (seed, 2))
-        numbers = [n if group.number is None else group.number for n, group in enumerate(planted)]
-        return Federation.from_arrays(
-            _shards(arrays, rows, of_clients, (seed, 1)),
-            test,
-            groups=np.repeat(numbers, counts).tolist(),
-            num_classes=arrays.num_classes,
-            test_fraction=self.test_fraction,
-            validation_fraction=self.validation_fraction or 0.0,
-            seed=seed,
-        )
+        return arrays, planted
+
+    def _dealt(
+        self, arrays: Arrays, planted: Sequence[Group], numbers: Labels, rng: np.random.Generator
+    ) -> tuple[list[Labels], list[Labels]]:
+        """Rows for each of `numbers`, which say its group, and their counts by deal.
+
+        A deal is the whole source: there is one for all, or one for each group that occurs.
+        """
+        allowed = np.array([_holds(group, arrays.num_classes) for group in planted])[numbers]
+        dealt = numbers if self.per_group else np.zeros_like(numbers)
+        rows, sizes = [np.zeros(0, dtype=np.int64)] * len(numbers), []
+        for deal in np.unique(dealt):
+            (places,) = np.nonzero(dealt == deal)
+            sizes.append(client_sizes(self.examples, allowed[places], arrays.y, rng))
+            drawn = draw(arrays.y, sizes[-1], allowed[places], rng, self.label_alpha)
+            for place, mine in zip(places, drawn, strict=True):
+                rows[place] = mine
+        return rows, sizes
 
     def _counts(self, num_groups: int) -> Labels:
         """The number of clients of each group."""
@@ -112,12 +163,12 @@ class Shifted(Scenario):
             check(count > 0, "shares", shares[group], expected)
         return counts
 
-    def _deals(self, counts: Labels) -> list[slice]:
-        """The clients that share the source: all, or the `counts` clients of each group."""
-        if not self.per_group:
-            return [slice(self.clients)]
-        ends = np.cumsum(counts)
-        return [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
+
+def _scored(planted: Sequence[Group]) -> Labels:
+    """The number by which each group is scored."""
+    return np.array(
+        [n if group.number is None else group.number for n, group in enumerate(planted)]
+    )
 
 
 def _holds(group: Group, num_classes: int) -> NDArray[np.bool_]:
