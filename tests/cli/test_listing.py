@@ -33,7 +33,7 @@ def test_a_kind_is_listed_a_sentence_a_name(kind: str, umbel: Shell) -> None:
 def test_a_pattern_is_part_of_a_name_or_fits_it(umbel: Shell) -> None:
     assert umbel("list", "methods", "fed")[0].split()[:3] == ["one", "model", "fedavg"]
     found = json.loads(umbel("list", "scenarios", "*-mnist", "--json")[0])
-    names = ["rotated-mnist", "mixture-mnist", "lin-mnist", "lin-fashion-mnist"]
+    names = ["rotated-mnist", "mixture-mnist", "lin-mnist", "lin-fashion-mnist", "drifting-mnist"]
     assert [row["name"] for row in found] == names
     printed, _ = umbel("list", "experiments", "linear-regressions")
     assert "umbel compare linear-regressions" in printed

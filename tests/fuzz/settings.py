@@ -33,6 +33,7 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     "bearing-faults": ("scenario.clients=6", "scenario.examples=[2]", "model.name=mlp"),
     "channel-state": ("scenario.clients=2", "scenario.examples=4"),
     "linear-regressions": ("scenario.clients=3", "scenario.examples=8"),
+    "streams": ("scenario.clients=4", "scenario.examples=8"),
     "together": ("scenario.clients=2",),
 }
 """What a table of this name must say, or says so that it is small."""

@@ -34,6 +34,7 @@ from umbel.data.scenarios.natural import Natural
 from umbel.data.scenarios.natural_tables import FLIGHTS, PACKAGES
 from umbel.data.scenarios.overlapping_labels import OverlappingLabels
 from umbel.data.scenarios.shifted import Shifted
+from umbel.data.scenarios.streams import DRIFTING_MNIST, Streams
 from umbel.data.scenarios.table import Table
 from umbel.data.scenarios.together import Together
 from umbel.data.scenarios.watch import Watch
@@ -78,6 +79,8 @@ SCENARIOS: dict[str, Scenario | type[Scenario]] = {
     "consecutive-labels": ConsecutiveLabels,
     "together": Together,
     "linear-regressions": LinearRegressions,
+    "streams": Streams,
+    "drifting-mnist": DRIFTING_MNIST,
     "folder": Folder,
     "leaf": LeafUsers,
     "table": Table,
