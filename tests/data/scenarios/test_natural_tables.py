@@ -56,3 +56,12 @@ def test_packages_are_of_42_teams(real_data: Sources) -> None:
     assert federation.num_clients == 42
     assert federation.num_classes == 24
     assert federation.input_shape == (32,)
+
+
+def test_flights_have_a_step_for_each_month(real_data: Sources) -> None:
+    sources = there(real_data, "flights.parquet")
+    federation = replace(FLIGHTS, train_rows=50).built_over_time(0, sources, None, "")
+    assert federation.num_clients == 29
+    assert federation.num_steps == 11
+    assert federation.train.steps is not None
+    assert federation.train.steps.max() == 50

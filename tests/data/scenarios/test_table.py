@@ -16,6 +16,7 @@ import umbel
 from umbel.checks import UsageError
 from umbel.data.scenarios.table import Table
 from umbel.data.sources import Sources
+from umbel.data.tables.encoding import Encoding
 
 pd = pytest.importorskip("pandas", reason="the extra umbel[data] is not installed")
 pytest.importorskip("pyarrow", reason="the extra umbel[data] is not installed")
@@ -455,3 +456,62 @@ def test_a_file_that_holds_the_rows_of_others_is_a_warning(
     (tmp_path / "north (1).csv").write_text((tmp_path / "north.csv").read_text())
     build(Table(path=str(tmp_path), target="outcome"))
     assert "clients with the same rows: 'north', 'north (1)'" in caplog.text
+
+
+def test_a_table_has_a_step_for_each_value_of_its_first_time_column(tmp_path: Path) -> None:
+    table = frame().assign(month=np.arange(ROWS) // 50)
+    table = table[(table.site != "west") | (table.month > 0)]
+    path = written(tmp_path, table)
+    columns = ("age", "weight", "ward", "month")
+    scenario = Table(
+        path=path, client="site", target="outcome", time=("month", "day"), columns=columns
+    )
+    federation = scenario.built_over_time(0, Sources(None, Path("nowhere")), None, "")
+    assert federation.names == ("north", "south", "west")
+    assert federation.num_steps == 3
+    counts = table.groupby(["site", "month"]).size().unstack(fill_value=0)
+    assert federation.train.steps is not None
+    assert federation.train.steps.tolist() == counts.to_numpy().tolist()
+    # The scale is that of the first month, and the month itself is no input.
+    assert isinstance(federation.encoding, Encoding)
+    first = table[table.month == 0]
+    assert federation.encoding.columns[0].mean == pytest.approx(first.age.mean())
+    assert "month" not in federation.encoding.features
+    assert "ward is rare" not in federation.encoding.features
+    mine = table[(table.site == "south") & (table.month == 1)].sort_values("day")
+    assert (federation.encoding.columns[1].name, federation.encoding.columns[1].kind) == (
+        "weight",
+        "number",
+    )
+    scale = federation.encoding.columns[1]
+    weights = federation.at(1, 1).train.of(1)[0][:, 1] * scale.deviation + scale.mean
+    torch.testing.assert_close(
+        weights, torch.tensor(mine.weight.to_numpy()).float(), rtol=1e-4, atol=1e-3
+    )
+
+
+def test_limits_of_rows_are_those_of_a_step(tmp_path: Path) -> None:
+    table = frame().assign(month=np.arange(ROWS) // 50)
+    scenario = Table(
+        path=written(tmp_path, table),
+        client="site",
+        target="outcome",
+        time=("month",),
+        train_rows=10,
+        least_rows=20,
+    )
+    nowhere = Sources(None, Path("nowhere"))
+    federation = scenario.built_over_time(0, nowhere, 2, "")
+    assert federation.train.steps is not None
+    assert federation.train.steps.shape[1] == 3
+    assert federation.train.steps.max() == 10
+    assert (federation.train.steps[:, :2].sum(axis=1) >= 20).all()
+    assert federation.num_clients < 3
+    for change, message in (
+        ({"least_rows": 21}, "least_rows: 21 is not low enough"),
+        ({"time": ()}, "time: .* is not filled: its first column gives the steps"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            replace(scenario, **change).over_time(0, nowhere, 2, "")
+    with pytest.raises(UsageError, match="schedule: 'A' is not left out: the rows of the table"):
+        scenario.over_time(0, nowhere, 2, "A")

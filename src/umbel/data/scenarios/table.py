@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from umbel.checks import UsageError, check, check_least, check_memory
 from umbel.data.federation import Federation
 from umbel.data.scaling import Scale, federated, pooled
-from umbel.data.scenarios.base import Scenario
+from umbel.data.scenarios.base import Planned, Scenario, check_unplanned
 from umbel.data.sources import Sources
 from umbel.data.split_names import SPLIT, check_no_splits
 from umbel.data.splits import for_validation
@@ -49,6 +49,7 @@ from umbel.data.tables.parts import (
     check_fractions,
     client_generator,
     divided,
+    few,
     in_time,
 )
 from umbel.data.tables.reading import CsvFormat, TableRows, read_rows
@@ -59,7 +60,7 @@ from umbel.data.tables.uses import Unused, doubtful, indexes, sentence
 from umbel.data.tables.wording import listed, to_write
 from umbel.files.reading import files_in
 from umbel.settings import whole_path
-from umbel.summary import MOST_LISTED
+from umbel.summary import MOST_LISTED, in_short
 
 LEAVE_OUT = "name it in leave_out"
 
@@ -67,6 +68,39 @@ logger = logging.getLogger(__name__)
 
 MISSING = (*("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NaT", "null", "NULL", "None"),)
 """Texts that mean a missing value in CSV files."""
+
+
+@dataclass(frozen=True)
+class _Read:
+    """The rows of a table that clients have."""
+
+    rows: TableRows
+    targets: Targets
+    clients: Clients
+    owners: NDArray[np.int64]  # (n,) the client of each row
+    unused: tuple[Unused, ...]
+
+    __repr__ = in_short
+
+    @property
+    def num_classes(self) -> int | None:
+        """The number of classes; None for regression."""
+        return None if self.targets.classes is None else len(self.targets.classes)
+
+
+@dataclass(frozen=True)
+class _Learnt:
+    """How rows become examples."""
+
+    inputs: Encoder | Tokens
+    labels: Callable[[Places], NDArray[Any]]
+    encoding: Encoding
+
+    __repr__ = in_short
+
+    def pair(self, places: Places) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The inputs and labels in these rows."""
+        return self.inputs(places), self.labels(places)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,6 +174,66 @@ class Table(Scenario):
         check(not both, "leave_out", both, "allowed: columns names it, too")
 
     def build(self, seed: int, sources: Sources) -> Federation:
+        read = self._read(sources)
+        clients, parts = self._kept(read.clients, self._parts(read.rows, read.clients, seed))
+        of_split = {kind: [getattr(part, kind) for part in parts] for kind in PARTS}
+        learnt = self._learnt(read, clients, of_split["train"], of_split.values())
+        train, validation, test = (list(map(learnt.pair, mine)) for mine in of_split.values())
+        federation = Federation.from_arrays(
+            train,
+            test,
+            validation=for_validation(validation, self.validation_fraction),
+            attributes=known_of(read.rows, clients, self.attributes),
+            names=clients.names,
+            num_classes=read.num_classes,
+        )
+        return replace(federation, encoding=learnt.encoding)
+
+    def over_time(
+        self, seed: int, sources: Sources, steps: int | None, schedule: Planned
+    ) -> Federation:
+        """Build the federation with a step for each value of the first column of `time`.
+
+        That column is no input. A client without rows in a step is absent in it. Clients keep at
+        most `train_rows` of each step; those with no rows in all steps but the last, or with fewer
+        than `least_rows`, are left out. Test and validation settings are not used. The encoding is
+        learnt from the first step alone, which is all that is known when training begins:
+        categories that come later have no feature of their own.
+        """
+        check(bool(self.time), "time", self.time, "filled: its first column gives the steps")
+        check_unplanned(schedule, "the rows of the table give the steps")
+        inputs = tuple(name for name in self.columns if name != self.time[0])
+        if inputs != self.columns or self.split != "time":
+            dated = replace(self, columns=inputs, split="time")
+            return dated.over_time(seed, sources, steps, schedule)
+        read = self._read(sources)
+        times = self._times(read.rows)
+        moments = np.unique(times[0].values[np.concatenate(read.clients.rows)])
+        moments = moments[: None if steps is None else steps + 1]
+        # (M, T) the rows of each client in each step.
+        of_each = []
+        for client, mine in enumerate(in_time(read.rows, read.clients.rows, times)):
+            draw, when = client_generator(seed, client), times[0].values[mine]
+            shards = [few(mine[when == each], self.train_rows, draw) for each in moments]
+            of_each.append(shards)
+        counts = [sum(map(len, mine[:-1])) for mine in of_each]
+        kept = [n for n, count in enumerate(counts) if count >= max(self.least_rows, 1)]
+        clients, of_each = read.clients.pick(kept), [of_each[n] for n in kept]
+        present = [n for n, mine in enumerate(of_each) if len(mine[0])]
+        expected = "low enough: no client with so many rows has any in the first step"
+        check(bool(present), "least_rows", self.least_rows, expected)
+        first = [of_each[n][0] for n in present]
+        learnt = self._learnt(read, clients.pick(present), first, of_each)
+        federation = Federation.over_time(
+            (list(map(learnt.pair, batch)) for batch in zip(*of_each, strict=True)),
+            attributes=known_of(read.rows, clients, self.attributes),
+            names=clients.names,
+            num_classes=read.num_classes,
+        )
+        return replace(federation, encoding=learnt.encoding)
+
+    def _read(self, sources: Sources) -> _Read:
+        """Read the rows that clients have, with targets and columns to predict from."""
         path = whole_path(self.path) if self.source is None else sources.path(self.source)
         wanted = partial(self._wanted, of_all=path.is_file())
         rows = read_rows(path, CsvFormat(self.separator, self.missing), wanted)
@@ -159,34 +253,32 @@ class Table(Scenario):
         inputs = self._features(tuple(rows.columns))
         expected = "enough to predict from: besides there are only indexes and empty columns"
         check(bool(inputs), f"{rows.files[0]}: columns", others, expected)
-        clients, parts = self._kept(clients, self._parts(rows, clients, seed))
+        return _Read(rows, targets, clients, owners, unused)
+
+    def _learnt(
+        self,
+        read: _Read,
+        clients: Clients,
+        train: Sequence[Places],  # the rows of each client to learn from
+        every: Iterable[Sequence[Places]],  # all rows of examples
+    ) -> _Learnt:
+        """Learn how rows become examples."""
+        rows, targets = read.rows, read.targets
         labels = None if targets.classes is None else targets.values
-        encode = self._reader(rows, [part.train for part in parts], owners, labels)
+        encode = self._reader(rows, train, read.owners, labels)
         warn_of_copies(rows, clients, self.client)
         if isinstance(encode, Encoder):
-            encode.warn_of_units([part.train for part in parts], clients.names)
+            encode.warn_of_units(train, clients.names)
             _warn_of_splits(
-                read
-                for column, read in zip(encode.columns, encode.values, strict=True)
-                if isinstance(read, ColumnWords) and column.kind == "category"
+                words
+                for column, words in zip(encode.columns, encode.values, strict=True)
+                if isinstance(words, ColumnWords) and column.kind == "category"
             )
-        count = sum(len(getattr(part, kind)) for part in parts for kind in PARTS)
+        count = sum(len(places) for some in every for places in some)
         check_memory(8 * count * encode.width, "table: the features of all rows")
-        scale = self._target_scale(targets, [part.train for part in parts])
-        target = _scaled(targets, scale, self.target, rows)
-        train, validation, test = (
-            [(encode(mine), target(mine)) for mine in (getattr(part, kind) for part in parts)]
-            for kind in PARTS
-        )
-        federation = Federation.from_arrays(
-            train,
-            test,
-            validation=for_validation(validation, self.validation_fraction),
-            attributes=known_of(rows, clients, self.attributes),
-            names=clients.names,
-            num_classes=None if targets.classes is None else len(targets.classes),
-        )
-        return replace(federation, encoding=self._encoding(rows, encode, targets, scale, unused))
+        scale = self._target_scale(targets, train)
+        encoding = self._encoding(rows, encode, targets, scale, read.unused)
+        return _Learnt(encode, _scaled(targets, scale, self.target, rows), encoding)
 
     def _wanted(self, file: Path, header: Sequence[str], of_all: bool) -> Sequence[str]:
         """The columns to read; `of_all`: from one file of all clients."""
@@ -245,15 +337,20 @@ class Table(Scenario):
             said = texts_of(rows, str(self.split_column))
             parts = [by_column(rows, mine, said) for mine in clients.rows]
         elif self.split == "time":
-            columns = [column_of(rows, name, self._kind(rows, name)) for name in self.time]
-            times = [column for column in columns if isinstance(column, Numbers)]
-            check(len(times) == len(columns), "time", self.time, "columns of numbers or dates")
-            parts = [divided(mine, fractions) for mine in in_time(rows, clients.rows, times)]
+            ordered = in_time(rows, clients.rows, self._times(rows))
+            parts = [divided(mine, fractions) for mine in ordered]
         else:
             shards = zip(clients.rows, draws, strict=True)
             parts = [divided(mine, fractions, draw) for mine, draw in shards]
         most = self.train_rows, self.validation_rows, self.test_rows
         return [part.limited(most, draw) for part, draw in zip(parts, draws, strict=True)]
+
+    def _times(self, rows: TableRows) -> list[Numbers]:
+        """The columns of the time."""
+        columns = [column_of(rows, name, self._kind(rows, name)) for name in self.time]
+        times = [column for column in columns if isinstance(column, Numbers)]
+        check(len(times) == len(columns), "time", self.time, "columns of numbers or dates")
+        return times
 
     def _kept(self, clients: Clients, parts: list[Parts]) -> tuple[Clients, list[Parts]]:
         """The clients with enough training rows."""

@@ -32,7 +32,7 @@ class Parts:
 
     def limited(self, most: Sequence[int], rng: np.random.Generator) -> Parts:
         """At most `most` rows of each part, drawn at random; 0: all. The order is kept."""
-        return Parts(*(_few(getattr(self, p), n, rng) for p, n in zip(PARTS, most, strict=True)))
+        return Parts(*(few(getattr(self, p), n, rng) for p, n in zip(PARTS, most, strict=True)))
 
 
 def divided(
@@ -86,7 +86,8 @@ def client_generator(seed: int, client: int) -> np.random.Generator:
     return generator(seed, Stream.DATA, client)
 
 
-def _few(rows: Places, most: int, rng: np.random.Generator) -> Places:
+def few(rows: Places, most: int, rng: np.random.Generator) -> Places:
+    """At most `most` of these rows, drawn at random; 0: all. The order is kept."""
     if not most or len(rows) <= most:
         return rows
     return rows[np.sort(rng.choice(len(rows), most, replace=False))]
