@@ -84,17 +84,16 @@ def panels(run: Result) -> list[Panel]:
     numbers = np.unique(tracks[tracks >= 0]).tolist()
     counts = np.array([(tracks == number).sum(axis=1) for number in numbers])  # (K, S)
     tops = counts.cumsum(axis=0)
-    lines = tuple(
-        Line(
-            f"cluster {number}",
-            x,
-            tuple((tops[row] - counts[row] / 2).tolist()),
-            tuple((tops[row] - counts[row]).astype(float).tolist()),
-            tuple(tops[row].astype(float).tolist()),
-        )
-        for row, number in enumerate(numbers)
+    lines = []
+    for row, number in enumerate(numbers):
+        there = counts[row].nonzero()[0]
+        high, low = tops[row, there], tops[row, there] - counts[row, there]
+        values = ((low + high) / 2, low, high)
+        when = tuple(x[place] for place in there)
+        lines.append(Line(f"cluster {number}", when, *(tuple(v.tolist()) for v in values)))
+    river = Chart(
+        "Clusters over time", "step", "clients", tuple(lines), from_zero=True, counts=True
     )
-    river = Chart("Clusters over time", "step", "clients", lines, from_zero=True, counts=True)
     found = [Panel(river, "A band is a cluster, as wide as it has clients.", wide=True)]
     shown = np.lexsort(tracks[::-1])[:MOST_PATHS]
     names = [client.name for client in run.clients] or [str(n) for n in range(tracks.shape[1])]
