@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
-from tests.federations import SIZES, blobs, each_its_own, mlp
+from tests.federations import blobs, each_its_own, mlp
 from umbel.algorithms import IFCA
 from umbel.client.work import LocalTraining
 from umbel.engines import Sequential
@@ -142,7 +141,7 @@ def test_bounds_are_relative_to_the_whole_cohort_however_small_blocks_are(
     reduction = Reduction(2, clusters)
     expected, _ = reduction.of(rows.clients, rows.columns)
     engine = Lying()
-    meter = Metered(engine, np.array(SIZES))
+    meter = Metered(engine, blobs().train)
     guard = Guarded(meter, limits)
     summed = guard.send(replace(asked(reduction), each={"theta": theta}))
     assert engine.most == min(max(rows_at_once, 2), 6)

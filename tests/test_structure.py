@@ -28,6 +28,7 @@ MAY_BE_SEEN_BY_ALGORITHMS = (
     "umbel.server.features",
     "umbel.server.shares",
     "umbel.algorithms.base",
+    "umbel.algorithms.by_batch",
     "umbel.algorithms.mixing",
     "umbel.checks",
     "umbel.client.layout",
@@ -235,6 +236,7 @@ def test_public_names_are_pinned() -> None:
         ),
         *("PFedMe", "PerFedAvg", "Personal", "Privacy", "RandomClusters"),
         *("CLoVE", "FedProto", "FeSEM", "FedGroup", "FedRC", "FedSoft", "SRFCA", "StoCFL"),
+        *("AdaptiveFedAvg", "FedDrift", "Time"),
         *(
             "Contrast",
             "ControlVariates",

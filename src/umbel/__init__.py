@@ -45,6 +45,8 @@ if TYPE_CHECKING:
         Sattler as Sattler,
         Sharing as Sharing,
         StoCFL as StoCFL,
+        AdaptiveFedAvg as AdaptiveFedAvg,
+        FedDrift as FedDrift,
     )
     from umbel.algorithms.base import (
         Algorithm as Algorithm,
@@ -144,6 +146,8 @@ _HOMES = {
         "FedSoft",
         "SRFCA",
         "StoCFL",
+        "AdaptiveFedAvg",
+        "FedDrift",
         "FedAvg",
         "FedEM",
         "FedLEASE",

@@ -22,8 +22,10 @@ from umbel.algorithms import (
     LCFL,
     PACFL,
     SRFCA,
+    AdaptiveFedAvg,
     CLoVE,
     FedAvg,
+    FedDrift,
     FedEM,
     FedGroup,
     FedLEASE,
@@ -110,6 +112,8 @@ def cases(local: LocalTraining) -> dict[str, Algorithm[Any]]:
         "stocfl, trunk": StoCFL(0.5, 0.2, replace(local, epochs=5), local=local, averaging=shared),
         "sr-fca": SRFCA(quantile=0.4, smallest=1, refine_rounds=2, local=local),
         "sr-fca, threshold": SRFCA(threshold=1.0, refinements=1, local=local),
+        "adaptive-fedavg": AdaptiveFedAvg(local=local),
+        "feddrift": FedDrift(local=local),
         "joint, restarts": Restarts(
             Joint(local=replace(local, steps=1)), 3, 2, keep="most-balanced"
         ),
@@ -234,7 +238,8 @@ FINDERS = [
 
 
 OTHERS = {
-    "one model": ("fedavg", "fedprox", "pfedme", "per-fedavg"),
+    "found in test_feddrift.py, over time": ("feddrift",),
+    "one model": ("adaptive-fedavg", "fedavg", "fedprox", "pfedme", "per-fedavg"),
     "a model of each client's own": ("local-only", "fedproto"),
     "clusters that are given or drawn": ("fixed-clusters", "random-clusters"),
     "clients seldom leave their first cluster; test_fesem.py has groups that it finds": ("fesem",),

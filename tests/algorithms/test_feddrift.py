@@ -22,7 +22,7 @@ from umbel.run.records import Record
 from umbel.run.time import Time
 
 # b_i in each step; the last one is for the test alone.
-TARGETS = [[0, 0, 0], [10, 12, 0], [10, 10, 0], [10, 10, 0]]
+TARGETS: list[list[float]] = [[0, 0, 0], [10, 12, 0], [10, 10, 0], [10, 10, 0]]
 
 
 def four() -> nn.Module:
@@ -94,7 +94,7 @@ class TestFedDrift:
 
     def test_the_model_used_longest_ago_is_given_up(self) -> None:
         # Everyone leaves model 0 in step 1; its place is free when client 0 drifts again.
-        targets = [[0, 0], [10, 10], [30, 10], [30, 10]]
+        targets: list[list[float]] = [[0, 0], [10, 10], [30, 10], [30, 10]]
         state, _ = states(drift(delta=4.0, eager=True, max_models=2), targets)[2]
         assert state.labels.tolist() == [0, 1]
         assert state.owners.tolist() == [[-1, 1, 0, -1], [-1, 1, 1, -1]]
@@ -134,7 +134,7 @@ def test_adaptive_fedavg_follows_the_growth_of_the_variance() -> None:
     found = states(AdaptiveFedAvg(local=STEP), targets)
     for t, ((state, record), (b,)) in enumerate(zip(found, targets, strict=False), start=1):
         seen = [each[0] for each in targets[:t]]
-        model += 0.5 * rate * (np.mean(seen) - model)
+        model += 0.5 * rate * (float(np.mean(seen)) - model)
         was_mean = mean / (1 - 0.7 ** (t - 1)) if t > 1 else 0.0
         was = deviation / (1 - 0.3 ** (t - 1)) if t > 1 else 0.0
         deviation = 0.3 * deviation + 0.7 * (model - was_mean) ** 2

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -62,7 +61,7 @@ class Poisoned:
 
 
 def test_bytes_are_counted_per_client_in_both_directions(engine: Sequential) -> None:
-    meter = Metered(engine, np.array(SIZES))
+    meter = Metered(engine, blobs().train)
     meter.send(request())
     spent = meter.take()
     assert spent.bytes_down == CLIENTS * P * 4
@@ -72,7 +71,7 @@ def test_bytes_are_counted_per_client_in_both_directions(engine: Sequential) -> 
 
 
 def test_the_work_of_those_who_answered_is_counted(engine: Sequential) -> None:
-    meter = Metered(Poisoned(engine), np.array(SIZES))
+    meter = Metered(Poisoned(engine), blobs().train)
     meter.send(request())
     answered = sum(SIZES) - SIZES[3]
     assert meter.take().cost == Cost(gradients=answered)
@@ -86,7 +85,7 @@ def test_the_work_of_those_who_answered_is_counted(engine: Sequential) -> None:
 def test_shared_tensors_count_once_a_client(engine: Sequential) -> None:
     models = torch.zeros(3, P)
     asked = request()
-    meter = Metered(engine, np.array(SIZES))
+    meter = Metered(engine, blobs().train)
     meter.send(Request(asked.work, asked.clients, asked.seeds, {"models": models}, asked.each))
     assert meter.take().bytes_down == CLIENTS * (3 + 1) * P * 4
 
@@ -98,7 +97,7 @@ def test_what_a_client_remembers_is_no_traffic(engine: Sequential) -> None:
     asked = Request(
         remembering, torch.arange(CLIENTS), range(CLIENTS), {"models": models}, {MEMORY: memory}
     )
-    meter = Metered(engine, np.array(SIZES))
+    meter = Metered(engine, blobs().train)
     assert meter.send(asked).columns[MEMORY].shape == (CLIENTS, 2)
     spent = meter.take()
     assert spent.bytes_down == CLIENTS * 2 * P * 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, TypeAlias, TypeVar
 from zlib import crc32
@@ -56,7 +56,7 @@ class Split:
     y: Tensor  # (total, ...)
     offsets: NDArray[np.int64]  # (M + 1,) client c holds rows offsets[c] to offsets[c + 1] - 1
     #: (M, T) of these, one step of time after another; None: examples have no time
-    steps: NDArray[np.int64] | None = None
+    steps: NDArray[np.int64] | None = field(default=None, repr=False)
 
     __repr__ = in_short
 

@@ -18,6 +18,7 @@ from umbel.data.splits import Split
 from umbel.engines.storage import sizes_asked
 from umbel.flow import Engine, Flow, Layer, Replies, Request, Rows, ask
 from umbel.settings import Settings
+from umbel.summary import in_short
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,8 @@ class InTime(Layer):
     train: Split  # of the federation
     kept: Tensor  # (1, T) shares of the steps that are trained on
     following: Tensor  # (1, T) all of the next step, for the test
+
+    __repr__ = in_short
 
     @classmethod
     def at(cls, engine: Engine, federation: Federation, time: Time, step: int) -> InTime:

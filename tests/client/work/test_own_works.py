@@ -27,7 +27,7 @@ def ask(work: Work) -> Replies:
     models = torch.stack([NET.new(seed) for seed in range(len(DATA.names))])
     clients = torch.arange(len(models))
     request = Request(work, clients, [0] * len(models), each={"theta": each_its_own(models)})
-    return Metered(Vectorised(NET, DATA), DATA.train.sizes).send(request)
+    return Metered(Vectorised(NET, DATA), DATA.train).send(request)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ class ModelScores(Work):
     A score is higher for a better model: the accuracy, or the mean loss with a minus.
     """
 
+    #: what a score is: the accuracy, or the mean loss with a minus
     by: Literal["accuracy", "loss"] = "accuracy"
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:

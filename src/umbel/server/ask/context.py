@@ -69,9 +69,10 @@ class Context:
     num_outputs: int = 0  #: number of outputs of a model: for classification, the number of classes
     optional: bool = False  #: whether the round can continue if no client of the cohort replies
     #: step of time, counted from 0; 0 in runs without time
-    step: int = 0
-    begins: bool = False  #: whether this is the first round of its step
-    num_steps: int = 1  #: number of steps of time
+    step: int = field(default=0, repr=False)
+    #: whether this is the first round of its step
+    begins: bool = field(default=False, repr=False)
+    num_steps: int = field(default=1, repr=False)  #: number of steps of time
     #: share of each client's examples of each step (M, T) that its work is to see; None: those that
     #: the run keeps
     shares: Tensor | None = field(default=None, repr=False)
