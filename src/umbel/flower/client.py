@@ -93,6 +93,11 @@ class Node:
             engine = Private(engine, experiment.privacy, ledger.grant)
         return cls(experiment, federation, net, engine, memory)
 
+    def has(self, step: int) -> bool:
+        """True unless the site's examples of this step of time are to be loaded."""
+        steps = self.federation.train.steps
+        return steps is None or step < steps.shape[1]
+
     @property
     def private(self) -> bool:
         """True if noise protects the updates of this node's clients."""
@@ -102,6 +107,7 @@ class Node:
         """Describe this site to the server; under privacy, numbers of examples are left out."""
         federation = self.federation
         groups, validation = federation.groups, federation.validation
+        timed = federation.train.steps is not None
 
         def told(split: Split) -> list[int]:
             sizes = split.sizes
@@ -110,7 +116,8 @@ class Node:
 
         return Site(
             federation.names,
-            [1] * federation.num_clients if self.private else told(federation.train),
+            # A client may have no examples before a later step of time.
+            [1] * federation.num_clients if self.private or timed else told(federation.train),
             told(federation.test),
             None if groups is None else groups.tolist(),
             SiteForm(
@@ -129,7 +136,8 @@ class Node:
     def facts(self, clients: Iterable[int]) -> list[str]:
         """Return a text for each client that changes with its examples; none under privacy."""
         train, test = self.federation.train, self.federation.test
-        return [] if self.private else [_facts(train, test, client) for client in clients]
+        new = train.steps is not None  # examples come in every step
+        return [] if self.private or new else [_facts(train, test, client) for client in clients]
 
     def _largest_input(self) -> int | None:
         """Return the largest input if inputs are whole numbers, else None; 0 under privacy."""
@@ -219,9 +227,9 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
     """
     app, nodes = ClientApp(), dict[int, Node]()
 
-    def node(context: Context) -> Node:
+    def node(context: Context, step: int = 0) -> Node:
         # A deployed node starts a process for each message; simulated nodes share one process.
-        if context.node_id not in nodes:
+        if context.node_id not in nodes or not nodes[context.node_id].has(step):
             settings = read(Path(experiment))
             engine = engine_here(context.node_config, settings.engine)
             settings = replace(settings, engine=engine)
@@ -249,10 +257,10 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
     def work(message: Message, context: Context) -> Message:
         def done() -> RecordDict:
             limits = NodeLimits.of(context.node_config)
-            here = node(context)
-            allowed = {*own_works, *(here.experiment.metrics or ())}
+            allowed = {*own_works, *(node(context).experiment.metrics or ())}
             # All checks come before the work, and a request that fails later is counted, too.
             asked = messages.asked_in(message.content, limits.max_bytes, allowed)
+            here = node(context, asked.step)
             check_work(asked.work, here.experiment, truth_in(context.node_config, DESCRIBE, False))
             most, clients = limits.max_requests, asked.clients
             count(context.state, clients, asked.seeds, most, here.experiment)

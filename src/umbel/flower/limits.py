@@ -12,10 +12,11 @@ from types import FrameType
 from typing import Any, ClassVar, TypeVar, cast
 
 from umbel.checks import UsageError, check, shown
+from umbel.client.work import DURING
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings
 from umbel.engines.replies.validation import promises
-from umbel.engines.storage import chosen
+from umbel.engines.storage import chosen, sizes_asked
 from umbel.flow import Request
 from umbel.flower.errors import RefusedError
 from umbel.settings import SCALARS, Settings
@@ -134,7 +135,7 @@ class NodeLimits(Settings):
         most = max(replies * len(request.clients), inside, models)
         self._check("bytes", most, self.max_bytes)
         if batching.shape is not None:
-            sizes = [max(1, int(split.sizes[client])) for client in request.clients.tolist()]
+            sizes = [max(1, size) for size in sizes_asked(split, request).tolist()]
             plans = [batching.shape(size) for size in sizes]
             passes = batching.passes * max(1, footprint.models)
             steps = passes * sum(steps for steps, _ in plans)
@@ -149,9 +150,14 @@ class NodeLimits(Settings):
         A step on few examples reveals them. Without `exact`, reasons leave out numbers of examples.
         """
         found, work = dict[int, str](), request.work
-        for client in request.clients.tolist() if work.split == "train" else ():
-            size = max(1, int(federation.train.sizes[client]))
-            batching = work.batching
+        if work.split != "train":
+            return found
+        sizes = sizes_asked(federation.train, request).tolist()
+        for client, size in zip(request.clients.tolist(), sizes, strict=True):
+            if not size and DURING in request.each:
+                found[client] = "has no examples of these steps"
+                continue
+            size, batching = max(1, size), work.batching
             steps, width = batching.size(size)
             # The smallest mini-batch of an epoch: its last one may hold few examples.
             width = width if batching.fewest is None else batching.fewest(size)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from flwr.app import ConfigRecord, RecordDict
 from torch import Tensor
 
-from umbel.client.work import Work
+from umbel.client.work import DURING, Work
 from umbel.experiment.toml_file import plain, structured
 from umbel.flower import fields
 from umbel.flower.arrays import arrays, tensors
@@ -46,6 +46,13 @@ class Asked:
     frozen: str = ""  # digest of the network's frozen values, which no model holds
 
     __repr__ = in_short
+
+    @property
+    def step(self) -> int:
+        """The last step of time whose examples the work is to see; 0 without time."""
+        shares = self.tables.get(DURING)
+        seen = [0] if shares is None or shares.dim() != 2 else shares.nonzero()[:, 1].tolist()
+        return max(seen, default=0)
 
     def pick(self, positions: Sequence[int]) -> Asked:
         """Return the part of the message for the clients at these positions."""

@@ -127,7 +127,7 @@ class Rounds(Settings):
         object.__setattr__(self, "algorithm", completed(self.algorithm))
         check_private(self.algorithm, self.privacy, self.net)
         if self.time is not None:
-            self.time.check_with(self.federation, self.personal)
+            self.time.check_with(self.federation, self.personal, are_elsewhere(self.engine))
         elif self.federation.num_steps is not None:
             how = "a Time, as these clients have steps: write time=umbel.Time(), or use one step"
             check(False, "time", None, f"{how}, federation.at(step)")
@@ -187,7 +187,7 @@ class Rounds(Settings):
             there.groups,
             there.names,
             there.concepts,
-            1 if there.num_steps is None else there.num_steps,
+            1 if self.time is None else self.time.num_steps(there),
         )
 
     @hinting
@@ -323,7 +323,7 @@ class Loop:
         self.clients = clients = run.remembering()
         method, elsewhere = innermost(run.algorithm), are_elsewhere(clients)
         # With privacy, nodes elsewhere do not tell their numbers of examples.
-        told = elsewhere and run.privacy.clip is None
+        told = elsewhere and run.privacy.clip is None and run.time is None
         sizes = sizes_by_split(run.divided) if told else NOT_KNOWN
         train = None if elsewhere and not told else run.divided.train
         self.meter = Metered(Faulty(clients, run.faults) if run.faults.any else clients, train)

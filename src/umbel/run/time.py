@@ -67,10 +67,14 @@ class Time(Settings):
         kept = self.decay**age if self.keep == "decay" else torch.ones_like(age)
         return torch.where(past, kept, 0.0)
 
+    def num_steps(self, federation: Federation) -> int:
+        """The number of steps; clients on other machines do not tell it, so that `steps` does."""
+        return federation.num_steps or self.steps or 0
+
     def when(self, federation: Federation, number: int) -> dict[str, Any]:
         """What a context says of the time of a round."""
         first = number % self.rounds == 0
-        steps = federation.num_steps or 0
+        steps = self.num_steps(federation)
         return {"step": self.step(number), "begins": first, "num_steps": steps}
 
     def sizes(self, federation: Federation, number: int) -> NDArray[np.int64] | None:
@@ -79,22 +83,27 @@ class Time(Settings):
         if train.steps is None:
             return None
         everyone = np.arange(federation.num_clients)
-        shares = self.shares(step, federation.num_steps or 0).numpy()
+        shares = self.shares(step, self.num_steps(federation)).numpy()
         counts = train.counts(everyone, shares[None].repeat(len(everyone), axis=0))
         total: NDArray[np.int64] = counts.sum(axis=1)
         return total
 
-    def check_with(self, federation: Federation, personal: object) -> None:
+    def check_with(self, federation: Federation, personal: object, elsewhere: bool) -> None:
         """Raise `UsageError` for clients that a run with time can't have."""
+        expected = "a number, as clients on other machines do not tell how many steps there are"
+        check(self.steps is not None or not elsewhere, "time.steps", self.steps, expected)
         expected = "clients with steps: Federation.over_time, or a scenario that [time] is for"
-        check(federation.num_steps is not None, "time", "clients without steps", expected)
+        there = federation.num_steps is not None or elsewhere
+        check(there, "time", "clients without steps", expected)
         expected = "left out with time: rounds are judged on the examples of the next step"
-        check(federation.validation is None, "validation examples", "some", expected)
+        apart = federation.validation
+        some = apart is not None and bool(apart.sizes.any())
+        check(not some, "validation examples", "some", expected)
         check(personal is None, "personal", "given", expected)
 
     def check_for(self, federation: Federation, num_rounds: int) -> None:
         """Raise `UsageError` if a run has more rounds than its federation has steps for."""
-        steps = federation.num_steps or 0
+        steps = self.num_steps(federation)
         most = steps * self.rounds
         expected = f"at most {most}, time.rounds = {self.rounds} in each of {steps} steps"
         check(num_rounds <= most, "rounds", num_rounds, expected)
@@ -114,7 +123,7 @@ class InTime(Layer):
     @classmethod
     def at(cls, engine: Engine, federation: Federation, time: Time, step: int) -> InTime:
         """The layer for a step of a federation with time."""
-        num_steps = federation.num_steps or 0
+        num_steps = time.num_steps(federation)
         following = torch.zeros(1, num_steps + 1, dtype=torch.double)
         following[0, step + 1] = 1.0
         return cls(engine, federation.train, time.shares(step, num_steps)[None], following)
