@@ -14,6 +14,7 @@ from umbel.algorithms.adaptive_fedavg import AdaptiveFedAvg
 from umbel.algorithms.base import Algorithm
 from umbel.algorithms.fedavg import FedAvg
 from umbel.algorithms.feddrift import FedDrift, FedDriftState
+from umbel.algorithms.fedgroup import FedGroup
 from umbel.algorithms.oracle import Oracle
 from umbel.client.net import Net
 from umbel.data.federation import Federation
@@ -117,6 +118,19 @@ class TestFedDrift:
         *_, (state, record) = run.rounds(3)
         assert state.labels.tolist() == [1, 0, 1]
         assert record.measures["drifted"] == 0
+
+
+@pytest.mark.parametrize(("migrate", "labels"), [(False, [0, 0, 1]), (True, [0, 1, 1])])
+def test_fedgroup_places_clients_anew_at_each_step_if_told(
+    migrate: bool, labels: list[int]
+) -> None:
+    # From 4, updates towards 10 and towards -10 are opposite; client 1 changes sides.
+    targets: list[list[float]] = [[10, 10, -10], [10, -10, -10], [10, -10, -10]]
+    method = FedGroup(2, first_steps=1, migrate=migrate, local=STEP)
+    run = Run(method, slopes(targets), Net(four, HALF_SQUARED), time=Time(rounds=1, keep="window"))
+    *_, (state, _) = run.rounds(2)
+    found = state.labels.tolist()
+    assert [int(label != found[0]) for label in found] == labels
 
 
 def test_the_oracle_trains_a_concept_on_all_its_examples() -> None:

@@ -61,14 +61,17 @@ class FedGroup(Algorithm[FedGroupState]):
     Any other client trains the first model when it is first in a cohort, and joins the group with
     the smallest (1 - cos(Delta_i, direction)) / 2. Rounds are FedAvg within groups. Clients never
     asked are served the largest group's model. If fewer than K of the first clients answer, the
-    next round begins anew. The authors' code has options that are not included here: steps towards
-    the other groups' models, and clients that move to another group (FlexCFL).
+    next round begins anew. With `migrate` (FlexCFL, Duan et al., arXiv 2108.09749), each client
+    trains the first model again when it is first asked in a step of time, and joins anew: the
+    authors do so when a client's shares of labels have changed, which the server is not told here.
+    Their steps towards the other groups' models are not included.
     """
 
     num_clusters: int = 3  #: K, the number of groups
     per_cluster: int = 20  #: alpha: the first groups are of `per_cluster` K clients, at most all
     first_steps: int = 50  #: mini-batches by which a client trains the first model
     metric: Literal["edc", "madc"] = "edc"  #: how first updates are compared
+    migrate: bool = False  #: whether clients join a group anew at each step of time
     local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
     averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
 
@@ -94,6 +97,8 @@ class FedGroup(Algorithm[FedGroupState]):
     def round(self, state: FedGroupState, ctx: Context) -> Flow[FedGroupState]:
         if not len(state.directions):
             state = yield from self._first_groups(state, ctx)
+        elif self.migrate and ctx.begins and ctx.step:
+            state = replace(state, placed=torch.zeros_like(state.placed))
         late = ctx.cohort[~state.placed[ctx.cohort]]
         if len(state.directions) and len(late):
             asked = ctx.asking(late, optional=True, use="compared")
