@@ -41,6 +41,8 @@ GAUGES = {
     "clusters": "Clusters that have clients.",
     "accuracy": "Mean over clients of the accuracy, on validation examples if there are any.",
     "loss": "Mean over clients of the loss, on validation examples if there are any.",
+    "step": "Step of time, counted from 0, in runs that have such.",
+    "clients_drifted": "Clients that the method found to have drifted at this step.",
     "epsilon": "Largest epsilon of a client by the server's count; a node's ledger is exact.",
     "epsilon_limit": "Epsilon beyond which nodes refuse, from privacy.max_epsilon.",
 }
@@ -165,6 +167,8 @@ class Numbers:
         for name in ("accuracy", "loss"):
             self.set(name, record.judged(name))
         self.set("clusters", record.num_clusters)
+        self.set("step", record.step)
+        self.set("clients_drifted", record.measures.get("drifted"))
         if self.run.privacy.clip is not None:
             self.set("epsilon", self._epsilon(record.round))
         self.gauges["last_round_timestamp_seconds"]().set_to_current_time()
