@@ -26,33 +26,33 @@ ASKED = Request(
 )
 
 
-def answer(**changes: Tensor) -> dict[str, Tensor]:
+def answer(client: int, **changes: Tensor) -> tuple[list[int], dict[str, Tensor]]:
     good = {
         "update": torch.ones(4),
         "num_examples": torch.tensor(9),
         "chosen": torch.tensor(2),
         "losses": torch.ones(3).double(),
     }
-    return {**good, **changes}
+    return [client], {name: value[None] for name, value in {**good, **changes}.items()}
 
 
 def reasons(**changes: Tensor) -> dict[int, str]:
-    replies = assemble(ASKED, [(2, answer()), (5, answer(**changes))])
+    replies = assemble(ASKED, [answer(2), answer(5, **changes)])
     return {**replies.refused, **bad_values(ASKED, replies, Limits())}
 
 
-def test_good_answers_are_stacked_in_the_order_they_came() -> None:
-    replies = assemble(ASKED, [(7, answer(chosen=torch.tensor(0))), (2, answer())])
-    assert replies.clients.tolist() == [7, 2]
-    assert replies.columns["chosen"].tolist() == [0, 2]
+def test_good_answers_are_joined_by_client_number() -> None:
+    replies = assemble(ASKED, [answer(7, chosen=torch.tensor(0)), answer(2)])
+    assert replies.clients.tolist() == [2, 7]
+    assert replies.columns["chosen"].tolist() == [2, 0]
     assert replies.columns["update"].shape == (2, 4)
     assert not replies.refused
     assert not bad_values(ASKED, replies, Limits())
 
 
 def test_columns_have_the_promised_type_whatever_the_client_sent() -> None:
-    sent = answer(update=torch.ones(4).double(), chosen=torch.tensor(1, dtype=torch.int32))
-    columns = assemble(ASKED, [(2, sent)]).columns
+    sent = answer(2, update=torch.ones(4).double(), chosen=torch.tensor(1, dtype=torch.int32))
+    columns = assemble(ASKED, [sent]).columns
     assert columns["update"].dtype == torch.float32
     assert columns["chosen"].dtype == torch.int64
     assert columns["losses"].dtype == torch.float64
@@ -76,13 +76,6 @@ def test_whole_numbers_may_have_a_promised_sum() -> None:
     votes = torch.tensor([[1, 0, 0], [0, 0, 1], [1, 1, 0]])
     refused = bad_values(asked, Replies(torch.arange(3), {"votes": votes}), Limits())
     assert refused == {2: "votes: sums to 2 instead of 1"}
-
-
-def test_an_answer_nobody_asked_for_or_a_second_one_is_ignored() -> None:
-    first, second = answer(chosen=torch.tensor(0)), answer(chosen=torch.tensor(1))
-    replies = assemble(ASKED, [(3, answer()), (2, first), (2, second)])
-    assert replies.clients.tolist() == [2]
-    assert replies.columns["chosen"].tolist() == [0]
 
 
 def test_no_answer_at_all_gives_empty_columns() -> None:
@@ -146,7 +139,7 @@ def test_what_passes_is_finite_and_in_range(value: float, claimed: int, chosen: 
 
 
 def test_limits_can_be_widened_and_are_checked() -> None:
-    replies = assemble(ASKED, [(2, answer(update=torch.full((4,), 5e4)))])
+    replies = assemble(ASKED, [answer(2, update=torch.full((4,), 5e4))])
     assert 2 in bad_values(ASKED, replies, Limits())
     assert not bad_values(ASKED, replies, Limits(max_value=1e5))
     with pytest.raises(UsageError, match=r"quorum: 1\.5 is not in"):
@@ -168,16 +161,13 @@ def test_limits_can_be_widened_and_are_checked() -> None:
 def test_what_a_client_remembers_is_checked_too(memory: list[float], reason: str) -> None:
     rows = {MEMORY: Rows(torch.full((1, 3), 1 / 3), torch.tensor([0]))}
     asked = Request(MixtureWeights(), torch.tensor([0]), [0], {"models": torch.zeros(3, 4)}, rows)
-    replies = assemble(asked, [(0, {MEMORY: torch.tensor(memory)})])
+    replies = assemble(asked, [([0], {MEMORY: torch.tensor([memory])})])
     assert {**replies.refused, **bad_values(asked, replies, Limits())} == {0: reason}
 
 
 def test_a_client_whose_mixture_weights_do_not_sum_to_one_is_refused() -> None:
     rows = {MEMORY: Rows(torch.full((1, 3), 1 / 3), torch.tensor([0, 0]))}
     asked = Request(MixtureWeights(), torch.arange(2), [0, 0], {"models": torch.zeros(3, 4)}, rows)
-    sent = [
-        (0, {MEMORY: torch.tensor([0.9, 0.9, 0.9])}),
-        (1, {MEMORY: torch.tensor([0.3, 0.6, 0.1])}),
-    ]
+    sent = [0, 1], {MEMORY: torch.tensor([[0.9, 0.9, 0.9], [0.3, 0.6, 0.1]])}
     reason = "memory: sums to 2.7 instead of 1"
-    assert bad_values(asked, assemble(asked, sent), Limits()) == {0: reason}
+    assert bad_values(asked, assemble(asked, [sent]), Limits()) == {0: reason}

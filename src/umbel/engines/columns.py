@@ -36,7 +36,7 @@ class Columns:
 
         Raises `UsageError` if they do not have the form that `Work.promises` states.
         """
-        fault = wrong_form({name: values[0] for name, values in rows.items()}, self.promises)
+        fault = wrong_form(rows, self.promises)
         if fault is not None:
             raise UsageError(
                 f"{type(self.request.work).__name__}: {fault}, which its `promises` states"

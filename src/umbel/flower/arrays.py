@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import warnings
 from collections.abc import Collection, Mapping
 
 import torch
@@ -12,7 +13,6 @@ from torch import Tensor
 
 from umbel.checks import check
 from umbel.client.constants import bits
-from umbel.engines.alignment import aligned
 from umbel.flower.errors import RefusedError, abbreviated
 from umbel.flower.fields import check_names
 
@@ -49,7 +49,7 @@ def _array(name: str, tensor: Tensor) -> Array:
 def tensors(
     content: RecordDict, record: str, expected: Collection[str] | None, max_bytes: int
 ) -> dict[str, Tensor]:
-    """The arrays of a record, of these names or any.
+    """The arrays of a record, of these names or any, as views of its bytes: not to be written to.
 
     Raises `RefusedError` for what is too large, or no plain array.
     """
@@ -82,8 +82,9 @@ def _tensor(name: str, array: Array) -> Tensor:
         raise RefusedError(f"{name}: {len(array.data)} bytes for shape {shape} of {array.dtype}")
     if not array.data:
         return torch.empty(shape, dtype=dtype)
-    # Type, shape and size agree: only now are the bytes read as numbers.
-    values = bytearray(array.data)  # a copy: a tensor's memory may be written to
-    if dtype is torch.bool and max(values) > 1:
+    if dtype is torch.bool and max(array.data) > 1:
         raise RefusedError(f"{name}: bytes that are neither true nor false")
-    return aligned(torch.frombuffer(values, dtype=dtype).reshape(shape))
+    # Type, shape and size agree: only now are the bytes read as numbers.
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given buffer is not writable")
+        return torch.frombuffer(array.data, dtype=dtype).reshape(shape)

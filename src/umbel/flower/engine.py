@@ -25,7 +25,7 @@ from umbel.summary import counted
 
 log = logging.getLogger(__name__)
 
-Answers: TypeAlias = list[tuple[int, dict[str, Tensor]]]
+Answers: TypeAlias = list[tuple[list[int], dict[str, Tensor]]]
 
 LEFT_OUT = "left out of its node's answer"
 """Reason for a client whose node answered only for other clients of the same request."""
@@ -203,7 +203,7 @@ class FlowerEngine:
     def _rows(
         self, request: Request, clients: Sequence[int], reply: Reply
     ) -> tuple[Answers, dict[int, str]]:
-        """Return the row of each client that answered, and the reason of each that did not.
+        """Return the rows of the clients that answered, and the reason of each that did not.
 
         Raises `RefusedError` if the reply can't be used.
         """
@@ -224,9 +224,6 @@ class FlowerEngine:
             raise RefusedError(f"client {found!r} was not asked, or is in the answer twice")
         for name, told in answer.facts.items():
             self._compare(number[name], told)
-        rows = [
-            (number[name], {column: values[n] for column, values in answer.columns.items()})
-            for n, name in enumerate(answer.clients)
-        ]
+        rows = [number[name] for name in answer.clients], answer.columns
         whys = {number[name]: why for name, why in answer.refused.items()}
-        return rows, whys | {number[name]: LEFT_OUT for name in number.keys() - {*named}}
+        return [rows], whys | {number[name]: LEFT_OUT for name in number.keys() - {*named}}

@@ -107,6 +107,8 @@ def asked_in(content: RecordDict, max_bytes: int, own_works: Collection[str] = (
     work = work_in(text(config, "work"), own_works)
     shared = tensors(content, "shared", None, max_bytes)
     tables = tensors(content, "tables", None, max_bytes - sum(t.nbytes for t in shared.values()))
+    # Copies are aligned, as results depend on it, and may be written to.
+    shared, tables = ({name: t.clone() for name, t in each.items()} for each in (shared, tables))
     # A NaN in a model would make every answer of this node useless, without an error.
     for name, tensor in {**shared, **tables}.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():

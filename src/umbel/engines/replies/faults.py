@@ -88,12 +88,12 @@ class Faulty(Layer):
 
 def _answers(
     replies: Replies, fate_of: Mapping[int, str | None]
-) -> Iterator[tuple[int, dict[str, Tensor]]]:
-    for n, client in enumerate(replies.clients.tolist()):
-        fate = fate_of[client]
-        if fate != "late":
-            answer = {name: column[n] for name, column in replies.columns.items()}
-            yield client, {name: _spoilt(value, fate) for name, value in answer.items()}
+) -> Iterator[tuple[list[int], dict[str, Tensor]]]:
+    fates = [fate_of[client] for client in replies.clients.tolist()]
+    for fate in {*fates} - {"late"}:
+        part = replies.pick(torch.tensor([n for n, own in enumerate(fates) if own == fate]))
+        rows = {name: _spoilt(column, fate) for name, column in part.columns.items()}
+        yield part.clients.tolist(), rows
 
 
 def _spoilt(value: Tensor, fate: str | None) -> Tensor:
@@ -103,6 +103,6 @@ def _spoilt(value: Tensor, fate: str | None) -> Tensor:
         case "huge" if value.is_floating_point():
             return torch.full_like(value, held(1e30, value))
         case "wrong_shape":
-            return value[None]
+            return value[:, None]
         case _:
             return value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any
@@ -80,35 +80,33 @@ def reply_of(work: Work, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> 
     return reply
 
 
-def assemble(request: Request, answers: Iterable[tuple[int, Mapping[str, Tensor]]]) -> Replies:
-    """Stack the answers of single clients; answers without the promised form are refused.
+def assemble(
+    request: Request, answers: Iterable[tuple[Sequence[int], Mapping[str, Tensor]]]
+) -> Replies:
+    """Join answers, each with a row of some clients in every column, by client number.
 
-    An answer of a client that was not asked, or already answered, is ignored.
+    No client may be in two rows. Answers without the promised form are refused.
     """
-    expected = promises(request)
-    # A second answer, or one of a client that was not asked, finds no client waiting.
-    waiting = set(request.clients.tolist())
-    clients: list[int] = []
-    rows: list[Mapping[str, Tensor]] = []
+    expected, of_models = promises(request), models_type(request)
     refused: dict[int, str] = {}
-    for client, answer in answers:
-        if client not in waiting:
-            continue
-        waiting.remove(client)
-        fault = wrong_form(answer, expected)
+    parts: list[tuple[Sequence[int], Mapping[str, Tensor]]] = []
+    for clients, rows in answers:
+        fault = wrong_form(rows, expected)
         if fault is None:
-            clients.append(client)
-            rows.append(answer)
+            parts.append((clients, rows))
         else:
-            refused[client] = fault
-    of_models = models_type(request)
+            refused |= dict.fromkeys(clients, fault)
+    numbers = torch.tensor([client for clients, _ in parts for client in clients]).long()
+    order = numbers.argsort()
+    # Rows are copied once, straight to their places: (N, P) values are large.
+    places = torch.split(order.argsort(), [len(clients) for clients, _ in parts])
     columns = {}
     for name, promise in expected.items():
-        column = torch.empty(len(rows), *promise.shape, dtype=promise.dtype or of_models)
-        for n, row in enumerate(rows):
-            column[n] = row[name]
+        column = torch.empty(len(order), *promise.shape, dtype=promise.dtype or of_models)
+        for at, (_, rows) in zip(places, parts, strict=True):
+            column[at] = rows[name].to(column.dtype)
         columns[name] = column
-    return Replies(torch.tensor(clients, dtype=torch.long), columns, refused)
+    return Replies(numbers[order], columns, refused)
 
 
 def models_type(request: Request) -> torch.dtype:
@@ -124,14 +122,14 @@ def models_type(request: Request) -> torch.dtype:
     return next((t.dtype for t in tensors if t.is_floating_point()), torch.float32)
 
 
-def wrong_form(answer: Mapping[str, Tensor], expected: Mapping[str, Promise]) -> str | None:
-    """Return the fault in the names, shapes or kinds of one client's values; None if none."""
-    if set(answer) != set(expected):
-        return f"columns {sorted(map(str, answer))} instead of {sorted(expected)}"
+def wrong_form(rows: Mapping[str, Tensor], expected: Mapping[str, Promise]) -> str | None:
+    """Return the fault in the names, shapes or kinds of clients' rows; None if none."""
+    if set(rows) != set(expected):
+        return f"columns {sorted(map(str, rows))} instead of {sorted(expected)}"
     for name, promise in expected.items():
-        value = answer[name]
-        if tuple(value.shape) != promise.shape:
-            return f"{name}: shape {tuple(value.shape)} instead of {promise.shape}"
+        value = rows[name]
+        if value.shape[1:] != promise.shape:
+            return f"{name}: shape {tuple(value.shape[1:])} instead of {promise.shape}"
         wanted = promise.dtype or torch.float32
         if value.is_floating_point() != wanted.is_floating_point or value.is_complex():
             return f"{name}: {value.dtype} instead of {wanted}"
