@@ -97,17 +97,17 @@ def written(x: Tensor, stored: str, most: int) -> Written | None:
         return None
     some = x[:: max(1, -(-x.numel() // most))].flatten(1) if x.dim() > 1 else x[:most, None]
     some = some.double()
-    often = ((some < 0).double().mean(0) > 0.1).double()
-    low, high, size = float(some.min()), float(some.max()), float(some.abs().mean())
+    low, high, size = map(float, (*some.aminmax(), some.abs().mean()))
+    often = 0.0 if low >= 0 else float(((some < 0).double().mean(0) > 0.1).double().mean())
     if size == 0:
         return None
     return Written(
         stored,
-        bool((some == some.round()).all()),
+        torch.equal(some, some.round()),
         next(bound for bound in LOWS if low >= bound),
         next(bound for bound in HIGHS if high <= bound),
         float(f"{size:.2g}"),
-        round(float(often.mean()), 2) if len(often) > 2 and len(some) >= LEAST_ROWS else 0.5,
+        round(often, 2) if some.shape[1] > 2 and len(some) >= LEAST_ROWS else 0.5,
     )
 
 
@@ -238,9 +238,9 @@ def warn_of_numbering(shards: Sequence[tuple[object, Tensor]], names: Sequence[s
     """Warn if some clients seem to number their classes from 1, and others from 0."""
     held: dict[str, Tensor] = {}
     for (_, y), name in zip(shards, names, strict=True):
-        counted = y[y != IGNORED]
+        counted = y[y != IGNORED] if y.dim() > 1 else y
         held[name] = torch.cat([held[name], counted]) if name in held else counted
-    ends = {name: (int(y.min()), int(y.max())) for name, y in held.items() if len(y)}
+    ends = {name: tuple(map(int, y.aminmax())) for name, y in held.items() if len(y)}
     top = max(high for _, high in ends.values())
     ones = [name for name, mine in ends.items() if mine == (1, top)]
     zeros = [name for name, mine in ends.items() if mine == (0, top - 1)]

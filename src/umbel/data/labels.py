@@ -44,7 +44,7 @@ def check_labels(
         _warn_without_zero(filled)
     classes = max(int(y.max()) for y in filled) + 1 if num_classes is None else num_classes
     for y, name in zip(counted, names, strict=True):
-        for label in (int(y.min()), int(y.max())) if len(y) else ():
+        for label in map(int, y.aminmax()) if len(y) else ():
             if not 0 <= label < classes:
                 side = "below 0" if label < 0 else f"above {classes - 1}"
                 expected = f"in 0 to {classes - 1}; {_advice(y, filled)}"

@@ -6,6 +6,8 @@ import re
 import warnings
 import zipfile
 from collections.abc import Collection
+from functools import lru_cache
+from io import BytesIO
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -66,8 +68,7 @@ def read_arrays(file: Path, names: Collection[str]) -> dict[str, NDArray[Any]]:
     """
     check_file(file)
     try:
-        with zipfile.ZipFile(file) as archive, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about headers of other NumPy versions
+        with zipfile.ZipFile(file) as archive:
             there = set(archive.namelist())
             _check_splits(file, there, names)
             members = {n: archive.getinfo(f"{n}.npy") for n in names if f"{n}.npy" in there}
@@ -85,10 +86,8 @@ def read_arrays(file: Path, names: Collection[str]) -> dict[str, NDArray[Any]]:
 
 def _check_splits(file: Path, there: Collection[str], names: Collection[str]) -> None:
     """Raise `UsageError` for an array of a split under a name that is not read."""
-    for member in sorted(there):
-        name = member.removesuffix(".npy")
-        of_split = SPLIT.search(name.lower())
-        if name not in names and of_split and WHAT.search(SPLIT.sub("", name.lower())):
+    for name in sorted({member.removesuffix(".npy") for member in there} - {*names}):
+        if SPLIT.search(name.lower()) and WHAT.search(SPLIT.sub("", name.lower())):
             split = "validation" if "val" in name.lower() else "test"
             known = ("x", "y") if "train" in name.lower() else (f"x_{split}", f"y_{split}")
             expected = f"the name of an array that is read: call it {' or '.join(known)}"
@@ -97,10 +96,21 @@ def _check_splits(file: Path, there: Collection[str], names: Collection[str]) ->
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
     """Raises an `Exception` unless the data have the size that the header claims."""
-    with archive.open(member) as opened:
-        shape, by_columns, kind = HEADERS[np.lib.format.read_magic(opened)](opened)
-        size = prod(shape) * kind.itemsize
-        if kind.hasobject or min(shape, default=0) < 0 or size > member.file_size:
-            raise ValueError("a header that can't be true")
-        flat = np.frombuffer(opened.read(size), dtype=kind, count=prod(shape))
+    data = archive.read(member)
+    # A header ends with a line feed, and NumPy takes none beyond 10,000 bytes.
+    begin, shape, by_columns, kind = _header(data[: data.find(b"\n", 10, 10**4 + 16) + 1])
+    size = prod(shape) * kind.itemsize
+    if kind.hasobject or min(shape, default=0) < 0 or begin + size > len(data):
+        raise ValueError("a header that can't be true")
+    flat = np.frombuffer(data, dtype=kind, count=prod(shape), offset=begin)
     return flat.reshape(shape, order="F" if by_columns else "C")
+
+
+@lru_cache(1024)  # most clients' arrays have the header of another client's
+def _header(data: bytes) -> tuple[int, tuple[int, ...], bool, np.dtype[Any]]:
+    """Return the length of a header, and the shape, order and type that it claims."""
+    opened = BytesIO(data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about headers of other NumPy versions
+        shape, by_columns, kind = HEADERS[np.lib.format.read_magic(opened)](opened)
+    return opened.tell(), shape, by_columns, kind

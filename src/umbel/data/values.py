@@ -5,6 +5,7 @@ Messages name the client, the row and the column, but never a value: examples ar
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,7 @@ def targets(values: object, client: str) -> Tensor:
 
 def _check_finite(tensor: Tensor, what: str) -> None:
     # Both ends are NaN if any value is. They need no memory, which would stay with the process.
-    if not tensor.numel() or all(end.isfinite() for end in tensor.aminmax()):
+    if not tensor.numel() or all(map(isfinite, tensor.aminmax())):
         return
     place = torch.nonzero(~tensor.isfinite())[0].tolist()
     column = f", column {place[1]}" if len(place) == 2 else ""
