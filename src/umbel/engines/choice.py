@@ -90,8 +90,10 @@ class EngineSettings(Settings):
         check(fine, "device", self.device, '"cpu" with Ray, whose actors use no GPUs')
 
 
-def make_engine(net: Net, federation: Federation, settings: EngineSettings | None = None) -> Engine:
-    """Make the engine that the settings ask for.
+def make_engine(
+    net: Net, federation: Federation, settings: EngineSettings | None = None, fits: bool = False
+) -> Engine:
+    """Make the engine that the settings ask for; `fits` says that the network was tried before.
 
     The rule of "auto": clients are batched if the module allows it. Attention and normalisation
     layers do, recurrent layers don't, and networks with convolutions, or with more than 150,000
@@ -110,7 +112,8 @@ def make_engine(net: Net, federation: Federation, settings: EngineSettings | Non
         check_processor(settings.precision)
     # random numbers that modules draw while they are tried must not change the user's generators
     with drawing_from(0, device):
-        check_fit(net, federation)
+        if not fits:
+            check_fit(net, federation)
         inner = replace(settings, name="auto", address="") if on_ray else settings
         engine = _in_process(net, federation, inner, device)
     if not on_ray:

@@ -75,14 +75,16 @@ class Node:
     memory: Path
 
     @classmethod
-    def of(cls, experiment: Experiment, federation: Federation, memory: Path) -> Node:
-        """Build the node for these clients, with its network and engine."""
+    def of(
+        cls, experiment: Experiment, federation: Federation, memory: Path, greeted: bool = False
+    ) -> Node:
+        """Build the node for these clients; the network was tried if the node was `greeted`."""
         federation = experiment.with_validation(federation)
         # other nodes may have validation examples, and all get the same requests
         if federation.validation is None:
             federation = replace(federation, validation=federation.train.without_examples())
         net = experiment.net(federation)
-        engine: Engine = make_engine(net, federation, experiment.engine)
+        engine: Engine = make_engine(net, federation, experiment.engine, greeted)
         if experiment.privacy.clip is not None:
             place, names = memory.with_suffix(""), federation.names
             # A name that changes with the network, its frozen values, its objective and precision.
@@ -227,14 +229,15 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
     """
     app, nodes = ClientApp(), dict[int, Node]()
 
-    def node(context: Context, step: int = 0) -> Node:
+    def node(context: Context, step: int = 0, greeted: bool = True) -> Node:
         # A deployed node starts a process for each message; simulated nodes share one process.
         if context.node_id not in nodes or not nodes[context.node_id].has(step):
             settings = read(Path(experiment))
             engine = engine_here(context.node_config, settings.engine)
             settings = replace(settings, engine=engine)
             federation = _loaded(load, context, settings)
-            nodes[context.node_id] = Node.of(settings, federation, _memory(context, settings))
+            memory = _memory(context, settings)
+            nodes[context.node_id] = Node.of(settings, federation, memory, greeted)
         return nodes[context.node_id]
 
     @app.query("hello")
@@ -247,7 +250,7 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
             called(context.node_config)
             NodeLimits.of(context.node_config)
             truth_in(context.node_config, DESCRIBE, False)
-            return introduce(node(context).site())
+            return introduce(node(context, greeted=False).site())
 
         reply = _named(_answered(message, introduced, Path(experiment)), context)
         reply.content[VERSIONS] = own_versions()  # refusals have them, too
