@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from umbel.bench.audits import Runs, deciding_seeds, marks_of, ranked
@@ -116,13 +117,19 @@ class ScenarioResults:
             if pair.lead is not None
         ]
         folders = [run.folder for each in self.runs.values() for run in each]
+        # Without the settings of other methods.
+        runs = [
+            {name: value for name, value in row.items() if value is not None}
+            | {"folder": Path(str(row["folder"])).name}
+            for row in results_of(folders).runs.rows
+        ]
         return {
             "scenario": self.scenario.name,
             "experiment": self.scenario.experiment,
             "left_out": self.left_out,
             "trials": self.trials,
             "chosen": self.chosen,
-            "runs": results_of(folders).runs.rows,
+            "runs": runs,
             "pairs": Table.of(pairs).rows,
             "marks": self.marks,
         }

@@ -72,7 +72,7 @@ def followed(methods: Methods) -> list[tuple[str, list[str]]]:
         cells = [mean_text([getattr(run.drift, name) for run in runs], 1) for _, runs in methods]
         columns.append((head, cells))
     columns += [(name, [total(runs, name) for _, runs in methods]) for name in ("moves", "merges")]
-    return columns
+    return [(head, cells) for head, cells in columns if set(cells) != {"-"}]
 
 
 def panels(run: Result) -> list[Panel]:
