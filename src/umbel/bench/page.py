@@ -180,4 +180,4 @@ def numbers(bench: Bench, done: Sequence[ScenarioResults], command: str) -> str:
     """The same for programs: JSON."""
     about = {"size": bench.size, "seeds": bench.seeds, "trials": bench.trials, "command": command}
     table = {**about, **environment(), "scenarios": [one.plain() for one in done]}
-    return f"{json.dumps(table, indent=1, allow_nan=False)}\n"
+    return f"{json.dumps(table, allow_nan=False)}\n"
