@@ -6,6 +6,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, final
 
 import torch
@@ -39,6 +40,8 @@ class State:
 
     #: name of the field that holds a tuple of states of inner methods; "": none
     states_in: ClassVar[str] = ""
+    #: names of a field with numbers of clients (N,), and of one with a value for each pair (N, N)
+    pairs_in: ClassVar[tuple[str, str] | None] = None
 
     models: Tensor  #: (K, P) float, one model per row
     labels: Tensor  #: (M,) int64, the cluster of each client
@@ -92,7 +95,8 @@ class Setup:
     new_model: Callable[[int], Tensor]  #: number of a model -> its initial values (P,)
     num_steps: int = 1  #: number of steps of time; 1 in runs without time
     seed: int = 0  #: seed for all random draws of a method before the first round
-    groups: Tensor | None = None  #: (M,) the planted groups, for the oracle only; None if unknown
+    #: (M,) int64: the planted groups, 0, 1, ..., for the oracle only; None if unknown
+    groups: Tensor | None = None
     #: (M, T) the concept of each client in each step of time, likewise
     concepts: Tensor | None = None
     #: names of the clients, for clusters that are given by name; () if unknown
@@ -286,6 +290,30 @@ class Algorithm(Settings, ABC, Generic[S]):
     def round(self, state: S, ctx: Context) -> Flow[S]:
         """Do one communication round: ask clients by `yield from`, and return the next state."""
 
+    def members(self, state: S, kept: Tensor, setup: Setup) -> S:
+        """Return the state after some clients have left and others have come.
+
+        `kept` (J,) are the positions of the clients that stay, in increasing order; `setup` is that
+        of the clients from now on, of whom these are the first J, and newcomers follow. By default,
+        fields that `init` makes longer for more clients keep the values of those that stay, and
+        newcomers have those of `init`, or zeros if a field has changed its form since. If all
+        clients begin in cluster 0, newcomers are in the largest one. A method extends this if
+        fields hold numbers of clients, or if its newcomers need more.
+        """
+        count = enough_for(self, setup)
+        own = replace(setup, new_model=cache(setup.new_model))  # built once for both
+        first, longer = (self.init(replace(own, num_clients=count + more)) for more in (0, 1))
+        found = followed(state, kept, first, longer, setup.num_clients)
+        return found if first.labels.any() else in_largest(found, len(kept))
+
+    def admit(self, state: S, ctx: Context) -> Flow[S]:  # noqa: ARG002
+        """Place the clients of the cohort, who have just come, before their first round.
+
+        By default nothing is done: most methods place a client when they first ask it.
+        """
+        yield from ()
+        return state
+
     def serve(self, state: S, ctx: Context) -> Flow[Served]:
         """Return the model for each client of the cohort, by default the model of its cluster."""
         yield from ()  # asks nothing
@@ -359,6 +387,23 @@ class Wrapper(Algorithm[S]):
     def check(self, known: Known) -> None:
         self.of.check(known)
 
+    def members(self, state: S, kept: Tensor, setup: Setup) -> S:
+        if not isinstance(state, KeptState):
+            same: S = self.of.members(state, kept, setup)
+            return same
+        inner = self.of.members(state.inner[0], kept, setup)
+        first = self.init(replace(setup, num_clients=enough_for(self, setup)))
+        assert isinstance(first, KeptState)
+        values = torch.cat([state.kept[kept], first.kept[len(kept) : setup.num_clients]])
+        return type(state).around(inner, values)  # type: ignore[return-value]
+
+    def admit(self, state: S, ctx: Context) -> Flow[S]:
+        if not isinstance(state, KeptState):
+            same: S = yield from self.of.admit(state, ctx)
+            return same
+        inner = yield from self.of.admit(state.inner[0], ctx)
+        return type(state).around(inner, state.kept)  # type: ignore[return-value]
+
     def fit(self, state: S) -> Tensor | None:
         return self.of.fit(self.inner(state))
 
@@ -430,6 +475,72 @@ def with_lowest_loss(
         return state.labels
     fit = yield from losses(state.models, ctx.asking(new, optional=True), judge)
     return state.labels.index_copy(0, fit.clients, fit.losses.argmin(1))
+
+
+def admitted_by_loss(state: S, ctx: Context) -> Flow[S]:
+    """Place each client of the cohort in the cluster whose model has the lowest loss."""
+    unknown = torch.zeros_like(state.labels, dtype=torch.bool).index_fill(0, ctx.cohort, True)
+    return replace(state, labels=(yield from with_lowest_loss(state, ctx, unknown)))
+
+
+def enough_for(method: Algorithm[Any], setup: Setup) -> int:
+    """The number of clients of a setup; more if `init` refuses so few for its settings."""
+    fewest = (getattr(method, name, None) or 1 for name in ("num_clusters", "compared"))
+    within = enough_for(method.of, setup) if isinstance(method, Wrapper) else 1
+    return max(setup.num_clients, within, *fewest)
+
+
+def followed(state: S, kept: Tensor, first: State, longer: State, count: int) -> S:
+    """Return the state with the values of the clients that stay, and newcomers' from `first`.
+
+    A field is by client in the dimensions that differ between `first` and `longer`, the first state
+    for one client more. `count` is the number of clients from now on.
+    """
+    size = len(state.labels)
+    found: dict[str, Any] = {}
+    for member in fields(state):
+        old, new, more = (getattr(each, member.name) for each in (state, first, longer))
+        if isinstance(old, Tensor):
+            found[member.name] = _followed(old, new, more, kept, size, count)
+        elif isinstance(old, tuple) and len(old) == len(new):
+            each = zip(old, new, more, strict=True)
+            found[member.name] = tuple(_followed(*one, kept, size, count) for one in each)
+    if state.pairs_in is not None:
+        clients, pairs = (getattr(state, name) for name in state.pairs_in)
+        places = renumbered(clients, kept, size)
+        here = places >= 0
+        found |= dict(zip(state.pairs_in, (places[here], pairs[here][:, here]), strict=True))
+    return replace(state, **found)
+
+
+def _followed(
+    old: Tensor, first: Tensor, longer: Tensor, kept: Tensor, size: int, count: int
+) -> Tensor:
+    axes = [axis for axis in range(first.dim()) if first.shape[axis] != longer.shape[axis]]
+    # What was by client at first may be by cluster now.
+    if not axes or any(old.shape[axis] != size for axis in axes):
+        return old
+    shape, stay, new = [*old.shape], [slice(None)] * old.dim(), [slice(None)] * old.dim()
+    for axis in axes:
+        old, shape[axis] = old.index_select(axis, kept), count
+        stay[axis], new[axis] = slice(len(kept)), slice(count)
+    whole = first[tuple(new)]
+    whole = whole.clone() if [*whole.shape] == shape else old.new_zeros(shape)
+    whole[tuple(stay)] = old
+    return whole
+
+
+def renumbered(clients: Tensor, kept: Tensor, size: int) -> Tensor:
+    """The new numbers of these clients, of `size`, if those in `kept` stay; -1 for the others."""
+    places = torch.full((size,), -1).index_copy(0, kept, torch.arange(len(kept)))
+    return places[clients]
+
+
+def in_largest(state: S, staying: int) -> S:
+    """The state with clients from number `staying` on, newcomers, in the largest cluster."""
+    labels = state.labels.clone()
+    labels[staying:] = torch.bincount(labels[:staying], minlength=1).argmax()
+    return replace(state, labels=labels)
 
 
 def check_clustered(clustered: bool, sooner: str = "") -> None:

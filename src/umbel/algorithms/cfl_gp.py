@@ -160,6 +160,19 @@ class CFLGP(Algorithm[CFLGPState]):
             stopped=count == 1,
         )
 
+    def members(self, state: CFLGPState, kept: Tensor, setup: Setup) -> CFLGPState:
+        found = super().members(state, kept, setup)
+        count, size = len(found.labels), len(state.coordinates)
+        products = no_products(self.num_clusters, count, size)
+        for turn, block in enumerate(found.features):
+            products = products_after(products, block, turn)
+        return replace(found, products=products)
+
+    def admit(self, state: CFLGPState, ctx: Context) -> Flow[CFLGPState]:
+        if not self._sent(state) or not _complete(state).any():
+            return state
+        return (yield from self._place(state, ctx))
+
     def round(self, state: CFLGPState, ctx: Context) -> Flow[CFLGPState]:
         # Line 5: clusters are updated only while t < T_cl.
         if self.until_round is not None and ctx.round >= self.until_round:

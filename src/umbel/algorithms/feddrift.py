@@ -93,6 +93,18 @@ class FedDrift(Algorithm[FedDriftState]):
             state = yield from self._begun(state, ctx)
         return (yield from federate_by_batch(state, state.owners, ctx, self.local, self.averaging))
 
+    def admit(self, state: FedDriftState, ctx: Context) -> Flow[FedDriftState]:
+        """Their examples of this step belong to the model that fits them best."""
+        if ctx.step == 0 or ctx.begins:
+            return state  # the round gives them models, as to all others
+        usable = self._usable(state, ctx.step)
+        asked = self._on(ctx.step, ctx).asking(ctx.cohort, optional=True)
+        fit = yield from model_scores(state.models, asked, self._judge)
+        best = fit.scores.nan_to_num(-torch.inf).where(usable, -torch.inf).argmax(1)
+        owners = state.owners.clone()
+        owners[fit.clients, ctx.step] = best
+        return replace(state, owners=owners, labels=state.labels.index_copy(0, fit.clients, best))
+
     def measure(self, state: FedDriftState) -> Mapping[str, float]:
         return {
             "drifted": int(state.drifted.sum()),
@@ -104,13 +116,15 @@ class FedDrift(Algorithm[FedDriftState]):
     def _judge(self) -> ModelScores:
         return ModelScores(self.scores)
 
+    def _usable(self, state: FedDriftState, step: int) -> Tensor:
+        """(K,) the models that free clients may choose, and that may be merged."""
+        isolated = state.labels[state.isolated > step]
+        return torch.ones(len(state.models), dtype=torch.bool).index_fill(0, isolated, False)
+
     def _begun(self, state: FedDriftState, ctx: Context) -> Flow[FedDriftState]:
         """The state with the new examples of a step given to models."""
         step, labels = ctx.step, state.labels
-        free = state.isolated <= step
-        # Models that free clients may choose, and that may be merged.
-        usable = torch.ones(len(state.models), dtype=torch.bool)
-        usable[labels[~free]] = False
+        free, usable = state.isolated <= step, self._usable(state, step)
         fit = yield from model_scores(state.models, self._on(step, ctx), self._judge)
         own = Rows(state.models[:, None], labels)
         before = yield from model_scores(own, self._on(step - 1, ctx), self._judge)

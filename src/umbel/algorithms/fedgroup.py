@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -39,6 +39,8 @@ from umbel.server.shares import norms_of, within_shares
 @dataclass(frozen=True)
 class FedGroupState(State):
     """One model until the first clients are grouped, then one for each group."""
+
+    pairs_in: ClassVar = ("compared", "similarity")
 
     placed: Tensor  # (M,) bool: whether the client's group is known
     origin: Tensor  # (1, P) the model that each client trains first

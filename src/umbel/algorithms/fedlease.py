@@ -20,6 +20,7 @@ from umbel.algorithms.base import (
     Traits,
     check_clustered,
     federate,
+    in_largest,
     of_compared,
 )
 from umbel.checks import check, check_least
@@ -37,6 +38,8 @@ from umbel.server.shares import within_shares
 @dataclass(frozen=True)
 class FedLEASEState(State):
     """During the warm-up each client has its own model; later each cluster has one, its expert."""
+
+    pairs_in: ClassVar = ("compared", "distance")
 
     start: Tensor  # (1, P) the common start
     # (M,) number of examples of each client that has trained an adapter alone; 0: not yet
@@ -117,6 +120,14 @@ class FedLEASE(Algorithm[FedLEASEState]):
             compared=everyone[:0],
             distance=start.new_zeros(0, 0),
         )
+
+    def members(self, state: FedLEASEState, kept: Tensor, setup: Setup) -> FedLEASEState:
+        if not len(state.directions):
+            found = super().members(state, kept, setup)
+            return replace(found, labels=torch.arange(setup.num_clients))
+        # Models are of clusters now.
+        found = super().members(replace(state, models=state.models[:0]), kept, setup)
+        return in_largest(replace(found, models=state.models), len(kept))
 
     def round(self, state: FedLEASEState, ctx: Context) -> Flow[FedLEASEState]:
         if not len(state.directions):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
+from torch import Tensor
 
 from umbel.algorithms.base import Algorithm, Known, Setup, State, check_clusters, federate
 from umbel.checks import UsageError, check
@@ -49,10 +50,13 @@ class FixedClusters(Algorithm[State]):
     def init(self, setup: Setup) -> State:
         clusters = self._by_name(setup.names) if self.clients else self.clusters
         check_clusters(clusters, setup)
-        clusters = clusters or (0,) * setup.num_clients
         # Numbers may have gaps, such as 0 and 5: labels are their positions, 0 to K-1.
-        labels = torch.unique(torch.tensor(clusters), return_inverse=True)[1]
-        return State(setup.copies(int(labels.max()) + 1), labels)
+        numbers = torch.unique(torch.tensor(self.clusters or (0,)))
+        labels = torch.searchsorted(numbers, torch.tensor(clusters or (0,) * setup.num_clients))
+        return State(setup.copies(len(numbers)), labels)
+
+    def members(self, state: State, kept: Tensor, setup: Setup) -> State:  # noqa: ARG002
+        return replace(state, labels=self.init(setup).labels)
 
     def round(self, state: State, ctx: Context) -> Flow[State]:
         return (yield from federate(state, ctx, self.local, self.averaging))

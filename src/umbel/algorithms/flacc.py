@@ -20,8 +20,11 @@ from umbel.algorithms.base import (
     Setup,
     State,
     Traits,
+    admitted_by_loss,
     federate,
+    in_largest,
     one_model,
+    renumbered,
 )
 from umbel.checks import UsageError, check, check_least
 from umbel.client.work import Gradient, LocalTraining, MeanLoss, TrainAndGradient, Work
@@ -113,6 +116,26 @@ class FLACC(Algorithm[FLACCState]):
             merges=0,
             best_cross=nan,
         )
+
+    def members(self, state: FLACCState, kept: Tensor, setup: Setup) -> FLACCState:
+        found = super().members(state, kept, setup)
+        if state.separated:
+            return in_largest(found, len(kept))
+        pairs = renumbered(state.pairs, kept, len(state.labels))
+        here = (pairs >= 0).all(1)
+        # An entity is called by its first client, who may have left. Newcomers are entities.
+        before = found.labels[: len(kept)].numpy()
+        _, first, whose = np.unique(before, return_index=True, return_inverse=True)
+        return replace(
+            found,
+            labels=torch.cat([torch.from_numpy(first[whose]), found.labels[len(kept) :]]),
+            pairs=pairs[here],
+            similarity=state.similarity[here],
+            seen=state.seen[here],
+        )
+
+    def admit(self, state: FLACCState, ctx: Context) -> Flow[FLACCState]:
+        return (yield from admitted_by_loss(state, ctx)) if state.separated else state
 
     def round(self, state: FLACCState, ctx: Context) -> Flow[FLACCState]:
         # Line 5 holds in the first n_sep rounds too, although no rounds came before them.

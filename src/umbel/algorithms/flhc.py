@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -32,6 +32,8 @@ from umbel.server.repeated_rows import model_of_each
 @dataclass(frozen=True)
 class FLHCState(State):
     """One model until the clustering round, then one for each cluster."""
+
+    pairs_in: ClassVar = ("compared", "distance")
 
     # (M,) bool: whether the cluster is known; True for all before the clustering round
     placed: Tensor
@@ -87,6 +89,12 @@ class FLHC(Algorithm[FLHCState]):
             compared=first.labels[:0],
             distance=first.models.new_zeros(0, 0),
         )
+
+    def members(self, state: FLHCState, kept: Tensor, setup: Setup) -> FLHCState:
+        found = super().members(state, kept, setup)
+        placed = found.placed.clone()
+        placed[len(kept) :] = not len(state.joint)  # until the clustering nobody has to be placed
+        return replace(found, placed=placed)
 
     def round(self, state: FLHCState, ctx: Context) -> Flow[FLHCState]:
         # `joint` is empty until the clustering: if nobody answered, the next round tries again.

@@ -4,7 +4,7 @@ design, 2024, Algorithm 1."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from umbel.algorithms.base import (
     Setup,
     State,
     Traits,
+    renumbered,
 )
 from umbel.checks import check, check_least
 from umbel.client.work import ChooseJointly, JointScore, LocalTraining, Work
@@ -102,6 +103,11 @@ class Joint(Algorithm[JointState]):
             idle=torch.zeros(self.num_clusters, dtype=torch.long),
             pinned=pinned,
         )
+
+    def members(self, state: JointState, kept: Tensor, setup: Setup) -> JointState:
+        # A cluster whose pinned client has left is given to others if it is empty.
+        pinned = renumbered(state.pinned, kept, len(state.labels))
+        return replace(super().members(state, kept, setup), pinned=pinned)
 
     def round(self, state: JointState, ctx: Context) -> Flow[JointState]:
         given = Rows(self._given(state, ctx), torch.arange(len(ctx.cohort)))

@@ -19,7 +19,9 @@ from umbel.algorithms.base import (
     check_clustered,
     check_num_clusters,
     federate,
+    in_largest,
     of_compared,
+    renumbered,
 )
 from umbel.checks import check, check_least
 from umbel.client.layout import Layout
@@ -40,11 +42,13 @@ Metric = Literal["loss", "loss-gap", "parameters", "gradient", "update"]
 class LCFLState(State):
     """Until clients are clustered, `models` is the common start, or a start for each client."""
 
+    pairs_in: ClassVar = ("shown", "distance")
+
     clustered: bool
     assigned: Tensor  # (M,) bool: which clients have been assigned to a cluster
     origin: Tensor  # (1, P) start of the warm-up of newcomers, and of late clients without own
     own: Tensor  # (L, P) own starts of unassigned clients, in client order; (0, P) if none
-    medoids: Tensor  # (K,) int64: the medoid client of each cluster
+    medoids: Tensor  # (K,) int64: the medoid client of each cluster; (0,) once one has left
     evidence: Tensor  # (K, P) warm-up model, gradient or update of each medoid
     medoid_loss: Tensor  # (K,) loss of each medoid's warm-up model on its own data
     shown: Tensor  # (N,) the clients of the next field, in the clustering round
@@ -151,6 +155,20 @@ class LCFL(Algorithm[LCFLState]):
             shown=nobody[:0],
             distance=origin.new_zeros(0, 0),
         )
+
+    def members(self, state: LCFLState, kept: Tensor, setup: Setup) -> LCFLState:
+        if not state.clustered:
+            found = super().members(state, kept, setup)
+            if self.start == "common":
+                return found
+            return replace(found, labels=torch.arange(setup.num_clients))
+        # Models are of clusters now.
+        found = super().members(replace(state, models=state.models[:0]), kept, setup)
+        medoids = renumbered(state.medoids, kept, len(state.labels))
+        medoids = medoids if bool((medoids >= 0).all()) else medoids[:0]
+        # Those that still wait begin from the origin, as newcomers do.
+        found = replace(found, models=state.models, medoids=medoids, own=state.own[:0])
+        return in_largest(found, len(kept))
 
     def round(self, state: LCFLState, ctx: Context) -> Flow[LCFLState]:
         if not state.clustered:
@@ -279,7 +297,7 @@ class LCFL(Algorithm[LCFLState]):
         own_losses = own.losses[torch.isin(own.clients, theirs.clients), 0]
         warm = warm.pick(torch.isin(warm.clients, theirs.clients))
         returned, medoid_own = None, state.medoid_loss
-        if ask_medoids and len(warm.clients):
+        if ask_medoids and len(warm.clients) and len(state.medoids):
             middle = ctx.asking(state.medoids, ctx.optional)
             # Each round draws other `max_examples`: medoids evaluate their own models again, too.
             both = torch.cat([warm.model, state.evidence])

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from umbel.algorithms.base import Algorithm, Setup, State, Traits
 from umbel.client.work import LocalTraining
@@ -26,6 +27,10 @@ class LocalOnly(Algorithm[State]):
 
     def init(self, setup: Setup) -> State:
         return State(setup.copies(setup.num_clients), torch.arange(setup.num_clients))
+
+    def members(self, state: State, kept: Tensor, setup: Setup) -> State:
+        labels = torch.arange(setup.num_clients)
+        return replace(super().members(state, kept, setup), labels=labels)
 
     def round(self, state: State, ctx: Context) -> Flow[State]:
         trained = yield from train(Rows(state.models, ctx.cohort), ctx, self.local)

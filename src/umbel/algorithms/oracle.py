@@ -46,12 +46,16 @@ class Oracle(Algorithm[State]):
         )
         assert setup.groups is not None
         if setup.concepts is not None:
-            concepts = torch.unique(setup.concepts, return_inverse=True)[1]
-            models = setup.copies(int(concepts.max()) + 1)
-            return ConceptState(models, concepts[:, 0], concepts=concepts)
-        # Group numbers may have gaps: labels are their positions, 0 to K-1.
-        labels = torch.unique(setup.groups, return_inverse=True)[1]
-        return State(setup.copies(int(labels.max()) + 1), labels)
+            models = setup.copies(int(setup.concepts.max()) + 1)
+            return ConceptState(models, setup.concepts[:, 0], concepts=setup.concepts)
+        return State(setup.copies(int(setup.groups.max()) + 1), setup.groups)
+
+    def members(self, state: State, kept: Tensor, setup: Setup) -> State:  # noqa: ARG002
+        # The numbers of groups stay; a group that nobody was in before gets a model.
+        now = self.init(setup)
+        more = now.models[len(state.models) :]
+        moments = () if len(more) else state.moments
+        return replace(now, models=torch.cat([state.models, more]), moments=moments)
 
     def round(self, state: State, ctx: Context) -> Flow[State]:
         if not isinstance(state, ConceptState):

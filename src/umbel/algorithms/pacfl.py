@@ -186,4 +186,5 @@ class PACFL(Algorithm[PACFLState]):
         angles = principal_angles(bases, state.bases[state.placed], self.angle)
         # (M', K) with one 1 in each row: angles @ member sums the angles to each cluster's members.
         member = one_hot(state.labels[state.placed], len(state.models)).double()
-        return angles @ member / member.sum(0)
+        # All members of a cluster may have left.
+        return (angles @ member / member.sum(0)).nan_to_num(torch.inf)

@@ -89,6 +89,21 @@ class Restarts(Wrapper[State]):
         ]
         return _together((first, *others), 0)
 
+    def members(self, state: State, kept: Tensor, setup: Setup) -> State:
+        if not isinstance(state, RestartsState):
+            return super().members(state, kept, setup)
+        rivals = tuple(self.of.members(rival, kept, setup) for rival in state.rivals)
+        return _together(rivals, self._leader(state.rivals))
+
+    def admit(self, state: State, ctx: Context) -> Flow[State]:
+        if not isinstance(state, RestartsState):
+            return (yield from super().admit(state, ctx))
+        rivals = []
+        for rival in state.rivals:
+            placed = yield from self.of.admit(rival, ctx)
+            rivals.append(placed)
+        return _together(tuple(rivals), self._leader(state.rivals))
+
     def round(self, state: State, ctx: Context) -> Flow[State]:
         if not isinstance(state, RestartsState):
             after: State = yield from self.of.round(state, ctx)

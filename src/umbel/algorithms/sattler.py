@@ -13,7 +13,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from umbel.algorithms.base import Algorithm, Known, Setup, State, Traits, of_compared, one_model
+from umbel.algorithms.base import (
+    Algorithm,
+    Known,
+    Setup,
+    State,
+    Traits,
+    admitted_by_loss,
+    of_compared,
+    one_model,
+)
 from umbel.checks import check, check_least
 from umbel.client.work import Gradient, LocalTraining, MeanLoss, Work
 from umbel.client.work.local_training import check_plain_steps
@@ -27,6 +36,8 @@ from umbel.server.shares import within_shares
 @dataclass(frozen=True)
 class SattlerState(State):
     """`models` gains a row with every split."""
+
+    pairs_in: ClassVar = ("compared", "similarity")
 
     splits: int  # number of splits in the last round
     max_norm: float  # the largest |delta_i| of the last round; NaN if nobody answered
@@ -107,6 +118,9 @@ class Sattler(Algorithm[SattlerState]):
             stayed=first.models[:0, : setup.layout.num_weights],
             cuts=first.models[:0],
         )
+
+    def admit(self, state: SattlerState, ctx: Context) -> Flow[SattlerState]:
+        return (yield from admitted_by_loss(state, ctx)) if len(state.models) > 1 else state
 
     def round(self, state: SattlerState, ctx: Context) -> Flow[SattlerState]:
         theta, sent = _theta(state, ctx.cohort), state.models

@@ -17,6 +17,7 @@ from umbel.algorithms.base import (
     Setup,
     State,
     Traits,
+    admitted_by_loss,
     federate,
     of_compared,
     with_lowest_loss,
@@ -88,6 +89,12 @@ class SRFCA(Algorithm[SRFCAState]):
         unknown = torch.full((1, count), torch.nan).double()
         cross = copies(unknown, count, f"losses of {count:,} models at each client")
         return SRFCAState(setup.new_models(1), nobody, nobody.bool(), cross, bound=-1.0)
+
+    def admit(self, state: SRFCAState, ctx: Context) -> Flow[SRFCAState]:
+        if state.bound < 0:
+            return state  # the first clusters are of all clients
+        found: SRFCAState = yield from admitted_by_loss(state, ctx)
+        return replace(found, placed=state.placed.index_fill(0, ctx.cohort, True))
 
     def round(self, state: SRFCAState, ctx: Context) -> Flow[SRFCAState]:
         if state.bound < 0:

@@ -68,6 +68,10 @@ class StoCFL(Algorithm[StoCFLState]):
         moves = copies(still, count, f"{count:,} updates of {still.shape[1]:,} values")
         return StoCFLState(first.models, first.labels, first.models, moves, first.labels.bool())
 
+    def members(self, state: StoCFLState, kept: Tensor, setup: Setup) -> StoCFLState:
+        found = super().members(state, kept, setup)
+        return replace(found, labels=found.labels.where(found.seen, 0))
+
     def round(self, state: StoCFLState, ctx: Context) -> Flow[StoCFLState]:
         new = ctx.cohort[~state.seen[ctx.cohort]]
         if len(new):
