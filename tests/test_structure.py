@@ -236,7 +236,7 @@ def test_public_names_are_pinned() -> None:
         ),
         *("PFedMe", "PerFedAvg", "Personal", "Privacy", "RandomClusters"),
         *("CLoVE", "FedProto", "FeSEM", "FedGroup", "FedRC", "FedSoft", "SRFCA", "StoCFL"),
-        *("AdaptiveFedAvg", "FedDrift", "Time"),
+        *("AdaptiveFedAvg", "Event", "FedDrift", "Membership", "Time"),
         *(
             "Contrast",
             "ControlVariates",

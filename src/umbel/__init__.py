@@ -112,6 +112,7 @@ if TYPE_CHECKING:
         Weighted as Weighted,
     )
     from umbel.run.personal import Personal as Personal
+    from umbel.run.membership import Event as Event, Membership as Membership
     from umbel.run.time import Time as Time
     from umbel.run.records import Record as Record
     from umbel.server.aggregation import Averaging as Averaging
@@ -178,6 +179,7 @@ _HOMES = {
     "umbel.folder.execution": ("execute",),
     "umbel.run.participation": ("Available", "Participation", "Weighted"),
     "umbel.run.personal": ("Personal",),
+    "umbel.run.membership": ("Event", "Membership"),
     "umbel.run.time": ("Time",),
     "umbel.result.row_encoder": ("RowEncoder",),
     "umbel.folder.run_folder": ("RunFolder",),

@@ -34,6 +34,7 @@ class Stream(IntEnum):
     NOISE = 7  # what is added to updates for privacy, in a simulation
     VALIDATION = 8  # which of a client's training examples are set apart for validation
     ADVICE = 9  # how examples are divided into halves at random, and how the halves are paired
+    MEMBERSHIP = 10  # who is there at first, and who comes and leaves before a round
 
 
 def seed_of(seed: int, stream: Stream, *more: int) -> int:

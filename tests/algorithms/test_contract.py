@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from umbel.algorithms import (
     ALGORITHMS,
@@ -60,10 +60,14 @@ from umbel.flow import Replies, Request, drive
 from umbel.folder.execution import execute
 from umbel.folder.run_folder import RunFolder
 from umbel.result.run import Run, load, read
+from umbel.run.membership import Membership
 from umbel.server.aggregation import Averaging
 from umbel.server.averaging_rules import FedAdagrad, FedAdam, FedAvgM, FedYogi
 from umbel.server.clusterers import DBSCAN, HDBSCAN, Agglomerative
 from umbel.testing import CHECKS, ROUNDS, Check, blobs, mlp
+from umbel.testing.federations import SIZES
+from umbel.testing.membership import EVENTS
+from umbel.testing.runs import run_of
 
 LOCAL = LocalTraining(epochs=2, batch_size=8)
 
@@ -174,6 +178,35 @@ def promises() -> Iterator[Any]:
 @pytest.mark.parametrize(("name", "check"), [*promises()])
 def test_every_method_keeps_the_contract(name: str, check: Check) -> None:
     check({**CASES, **ADAPTED}[name])
+
+
+@pytest.mark.parametrize("name", by_name([*CASES, *ADAPTED]))
+def test_clients_who_stay_are_served_as_if_nobody_had_come_or_left(name: str) -> None:
+    run = run_of(
+        {**CASES, **ADAPTED}[name],
+        federation=blobs((*SIZES, 9, 10)),
+        membership=Membership(EVENTS, forget_after=1),
+    )
+    for number, (state, _) in enumerate(run.rounds(ROUNDS)):
+        members = run.members(number + 1)
+        kept = torch.from_numpy(members.kept)
+        after = run.algorithm.members(state, kept, run.setup(ROUNDS, number + 1))
+        # Who leaves in the next round is not asked in it.
+        here = torch.from_numpy(members.left_at[: len(kept)] != number + 1).nonzero()[:, 0]
+        before = served_by(run, state, number, kept[here])
+        torch.testing.assert_close(before, served_by(run, after, number + 1, here))
+
+
+def served_by(run: Run, state: State, number: int, clients: Tensor) -> Tensor:
+    """The models (N, P) of these clients, or those (K, P) that they mix."""
+    context = run.context(number, ROUNDS + 1).asking(clients, optional=True)
+    engine = run.in_round(run.judge(run.clients), context)
+    served = drive(run.algorithm.serve(state, context), engine)
+    if served.weights is not None:
+        return served.models.table
+    adapts = method_of(run.algorithm).traits.adapts
+    models = served.adapted_from if adapts and served.adapted_from else served.models
+    return models.take(torch.arange(len(clients)))
 
 
 def test_every_registered_method_is_listed_here() -> None:

@@ -137,7 +137,7 @@ def test_after_all_that_nothing_is_lost_or_counted_twice(
     everyone = Folder(str(deployed.folder / "data" / "all"), num_classes=3)
     whole = replace(FAULTY, scenario=everyone).open(Sources.default())
     made = checkpoint.header(run.file("checkpoint.safetensors"))["made"]
-    state, done = restore(run, whole.start(ROUNDS), made)
+    state, done = restore(run, whole, whole.start(ROUNDS), made)
     records = run.records()
     assert state is not None
     assert [record.round for record in records] == list(range(done))

@@ -22,6 +22,7 @@ from umbel.engines.replies.validation import Limits
 from umbel.flow import Engine
 from umbel.networks import Model
 from umbel.networks.base import check_size
+from umbel.run.membership import Membership
 from umbel.run.metrics import check_names
 from umbel.run.participation import Participation, smallest_share
 from umbel.run.personal import Personal
@@ -64,6 +65,7 @@ class ExperimentSettings(Settings):
     faults: Faults = field(default_factory=Faults)  #: faults to simulate
     privacy: Privacy = field(default_factory=Privacy)  #: clipping and noise of updates
     time: Time | None = None  #: steps of time, where clients get new examples; None: none
+    membership: Membership | None = None  #: clients that come and leave; None: all stay
     #: how clients fine-tune their models after the last round; None: they don't
     personal: Personal | None = None
     own_training: tuple[OwnTraining, ...] | None = None  #: clients that train in their own way
@@ -173,6 +175,7 @@ class ExperimentSettings(Settings):
             metrics=self.metrics or (),
             personal=self.personal,
             time=self.time,
+            membership=self.membership,
             own_training=self.own_training or (),
             opened=None if sources is None else Opened(self, sources, federation, net),
         )

@@ -54,6 +54,7 @@ def described(run: Rounds, name: str, rounds: int, checkpoint_every: int) -> Exp
         metrics=run.metrics or None,
         personal=run.personal,
         time=run.time,
+        membership=run.membership,
         own_training=run.own_training or None,
     )
 

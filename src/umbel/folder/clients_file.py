@@ -61,8 +61,9 @@ def read_rows(file: Path) -> list[Client]:
     try:
         head, *rows = csv_rows(raw.decode())
         lines = (dict(zip(head, row, strict=True)) for row in rows)
-        clients = [_client(number, row) for number, row in enumerate(lines)]
-    except (ValueError, TypeError, csv.Error):
+        # A client that was no member in the end has no cluster.
+        clients = [_client(number, row) for number, row in enumerate(lines) if row["cluster"]]
+    except (ValueError, TypeError, KeyError, csv.Error):
         clients = []
     if not clients:
         raise UsageError(f"{file}: damaged: not a row {','.join(COLUMNS)} for each client")
@@ -95,7 +96,7 @@ def _rows(federation: Federation, scores: ClientScores) -> Iterator[list[object]
         yield [
             name,
             "" if federation.groups is None else federation.groups[client],
-            scores.clusters[client],
+            "" if scores.clusters[client] < 0 else scores.clusters[client],
             federation.train.sizes[client],
             *map(_cell, (scores.accuracy[client], scores.loss[client])),
             *_tuned(scores.tuning, client),

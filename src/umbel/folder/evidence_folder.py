@@ -6,13 +6,15 @@ the number of models changed are kept, too: in these, clients were clustered, se
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from umbel.algorithms.base import Algorithm, State
@@ -63,16 +65,32 @@ class EvidenceFolder:
     path: Path
 
     def note(
-        self, algorithm: Algorithm[Any], before: State, after: State, number: int, is_last: bool
+        self,
+        algorithm: Algorithm[Any],
+        before: State,
+        after: State,
+        number: int,
+        is_last: bool,
+        clients: Callable[[int], NDArray[np.int64]] | None = None,
     ) -> None:
-        """Write the evidence of a round between two states, if the round is to be kept."""
+        """Write the evidence of a round between two states, if the round is to be kept.
+
+        `clients` gives the numbers of clients in the state after a round; by default its rows.
+        """
+
+        def found(state: State, number: int) -> Mapping[str, Tensor]:
+            tensors = evidence_of(algorithm, state)
+            if clients is None or "clients" not in tensors:
+                return tensors
+            return {**tensors, "clients": torch.from_numpy(clients(number))[tensors["clients"]]}
+
         turn = len(before.models) != len(after.models)
         due = (number + 1) % spacing(number + 1) == 0
         if turn and number:
             # Methods that cluster only once may drop the evidence afterwards.
-            self._save(number - 1, evidence_of(algorithm, before), apart=True)
+            self._save(number - 1, found(before, number - 1), apart=True)
         if turn or due or is_last:
-            self._save(number, evidence_of(algorithm, after), apart=turn or is_last)
+            self._save(number, found(after, number), apart=turn or is_last)
             self._thin(number + 1)
 
     def go_on(self, last: int, turn: bool) -> None:

@@ -60,7 +60,8 @@ class Plan:
     ) -> Plan:
         """The plan for this run; `experiment` is the folder's, if it was read already."""
         made = folder.experiment if experiment is None else experiment
-        return cls(made, origin(made, run.divided, run.net), folder.budget)
+        come = made.membership is not None and are_elsewhere(run.engine)
+        return cls(made, origin(made, run.divided, run.net, come), folder.budget)
 
 
 @hinting
@@ -194,7 +195,7 @@ def _session(folder: RunFolder, run: Rounds, plan: Plan, sharing: int = 1) -> St
     note(folder.path, plan.experiment, plain(plan.experiment), data_dir)
     full = False
     try:
-        scores = yield from _rounds(folder, run, plan, sharing, clock)
+        run, scores = yield from _rounds(folder, run, plan, sharing, clock)
     except OSError:
         full = True  # errors of a full disk name the file that could not be written
         raise
@@ -208,12 +209,13 @@ def _session(folder: RunFolder, run: Rounds, plan: Plan, sharing: int = 1) -> St
 
 def _rounds(
     folder: RunFolder, run: Rounds, plan: Plan, sharing: int, clock: float
-) -> Steps[Done, ClientScores]:
+) -> Steps[Done, tuple[Rounds, ClientScores]]:
+    """Do the rounds; return the run, whose clients may be more by now, and the last scores."""
     most, budget = plan.experiment.rounds, plan.budget
     with under("algorithm", run.algorithm):
         start = run.start(most)
     # Step 1: go on from the last checkpoint, or start over without one.
-    restored, first = restore(folder, start, plan.origin) if folder.begun else (None, 0)
+    restored, first = restore(folder, run, start, plan.origin) if folder.begun else (None, 0)
     state = start if restored is None else restored
     # A stop that was written, or that a killed session had reached.
     stop = folder.stop or _stopped_already(folder, plan)
@@ -238,7 +240,7 @@ def _rounds(
         # Step 3: on disk. The record before the checkpoint: killed between the two, the run repeats
         # the round and cuts its record off. The other order could lose a record.
         folder.lines.append(record)
-        folder.evidence.note(run.algorithm, before, state, record.round, ends)
+        folder.evidence.note(run.algorithm, before, state, record.round, ends, run.client_numbers)
         if done % plan.experiment.checkpoint_every == 0 or ends:
             parts = folder.save(state, done, plan.origin, parts)
             log.info("%s: checkpoint after %s", folder.path, counted(done, "round"))
@@ -249,7 +251,7 @@ def _rounds(
         yield state, record
         if ends:
             break
-    return (yield from _finish(folder, loop, state, scores))
+    return loop.run, (yield from _finish(folder, loop, state, scores))
 
 
 def _stopped_already(folder: RunFolder, plan: Plan) -> Stop | None:
@@ -285,7 +287,7 @@ def _finish(
             folder.lines.write([*records[:-1], record])
     if silent and not again:
         _check_answered(folder, run, record, scores)
-    folder.evidence.note(run.algorithm, state, state, last, True)
+    folder.evidence.note(run.algorithm, state, state, last, True, run.client_numbers)
     folder.finish(run, scores)
     return scores
 
@@ -315,9 +317,11 @@ def _check_answered(folder: RunFolder, run: Rounds, record: Record, scores: Clie
         )
 
 
-def restore(folder: RunFolder, template: State, made: Origin) -> tuple[State | None, int]:
+def restore(
+    folder: RunFolder, run: Rounds, template: State, made: Origin
+) -> tuple[State | None, int]:
     """Restore the last checkpoint, and remove later records and files. Raises as `restorable`."""
-    state, next_round = restorable(folder, template, made)
+    state, next_round = restorable(folder, run, template, made)
     for file in [*folder.path.glob(PARTIAL)]:  # of a process that was killed
         remove_partial(file)
     if state is not None:
@@ -329,7 +333,9 @@ def restore(folder: RunFolder, template: State, made: Origin) -> tuple[State | N
     return state, next_round
 
 
-def restorable(folder: RunFolder, template: State, made: Origin) -> tuple[State | None, int]:
+def restorable(
+    folder: RunFolder, run: Rounds, template: State, made: Origin
+) -> tuple[State | None, int]:
     """Read the state in the last checkpoint and the number of the next round; write nothing.
 
     Without a checkpoint it is (None, 0), and the run starts over. Raises `UsageError` if the
@@ -341,7 +347,7 @@ def restorable(folder: RunFolder, template: State, made: Origin) -> tuple[State 
     if file.is_file():
         check_origin(file, checkpoint.header(file)["made"], made)
         state, next_round = checkpoint.load(file, template)
-        check_sizes(file, state, template)
+        check_sizes(file, state, template, run.members(next_round).before)
     there = len(folder.lines.read())
     if there < next_round:
         said = f"{there} whole records, but the checkpoint comes after {next_round}; {AGAIN}"

@@ -36,13 +36,21 @@ Origin = Mapping[str, Any]
 """An origin as JSON: the experiment, and digests that identify its federation."""
 
 
-def origin(experiment: ExperimentSettings, federation: Federation, net: Net) -> Origin:
-    """Return the origin of a run: its settings, and digests of its clients and frozen values."""
+def origin(
+    experiment: ExperimentSettings, federation: Federation, net: Net, come: bool = False
+) -> Origin:
+    """Return the origin of a run: its settings, and digests of its clients and frozen values.
+
+    If clients may `come` from elsewhere, only what they share identifies them.
+    """
     table = plain(without_paths(experiment))
     settled = {name: value for name, value in table.items() if name not in DURING_A_RUN}
     # The precision is the only setting of the engine that changes results.
     settled["engine"] = {"precision": table["engine"]["precision"]}
-    made = {"experiment": settled, "federation": _traits(federation)}
+    traits = _traits(federation)
+    if come:
+        traits = {name: traits[name] for name in ("inputs", "outputs", "values")}
+    made = {"experiment": settled, "federation": traits}
     frozen = {"values": net.num_frozen, "digest": net.frozen_digest}
     return {**made, **({"frozen": frozen} if net.num_frozen else {})}
 
@@ -94,8 +102,8 @@ def experiment_changes(was: Origin, now: Mapping[str, Any]) -> list[str]:
     return differences(old, new, DURING_A_RUN)
 
 
-def check_sizes(file: Path, state: State, start: State) -> None:
-    """Raise `UsageError` if a state has other models or clients than the run's first state.
+def check_sizes(file: Path, state: State, start: State, num_clients: int) -> None:
+    """Raise `UsageError` if a state has other models than the run's first state, or other clients.
 
     Tensors of another type would be misread, for example bytes as truth values.
     """
@@ -103,7 +111,7 @@ def check_sizes(file: Path, state: State, start: State) -> None:
     check(types[0] == types[1], f"{file}: damaged: types", types[0], f"{types[1]}")
     for what, there, here in (
         ("values of a model", state.models.shape[1:], start.models.shape[1:]),
-        ("clients", state.labels.shape, start.labels.shape),
+        ("clients", state.labels.shape, (num_clients,)),
     ):
         if there != here:
             raise UsageError(f"{file}: of another run: {what} was {[*there]} and is {[*here]}")

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from umbel.checks import UsageError, check
@@ -70,7 +71,7 @@ class ModelsFolder:
         for left in self.path.glob("*.safetensors"):
             left.unlink()
         own, used = _own_models(scores)
-        _, firsts = np.unique(scores.clusters, return_index=True)
+        firsts = _firsts(scores)
         labels = scores.labels[firsts].tolist()
         run_of = identity(self.path.parent)
         fits = made_for(run, labels[0], used)  # once, as it goes through all inputs
@@ -211,6 +212,12 @@ def made_for(run: Rounds, label: int, used: OwnModels) -> MadeFor:
     )
 
 
+def _firsts(scores: ClientScores) -> NDArray[np.int64]:
+    """(K,) the first client of each cluster; clients that are no members are in none."""
+    clusters, firsts = np.unique(scores.clusters, return_index=True)
+    return firsts[clusters >= 0]
+
+
 def _own_models(scores: ClientScores) -> tuple[dict[str, Tensor], OwnModels]:
     """Return the tensors of clients' own models, if they have such, and the kind in use."""
     served = scores.served
@@ -218,9 +225,9 @@ def _own_models(scores: ClientScores) -> tuple[dict[str, Tensor], OwnModels]:
         models, weights = served.models.table.contiguous(), served.weights.contiguous()
         return {"models": models, "weights": weights}, "mixture"
     # (M,) the row that each client would be served if its cluster's members all had one model.
-    first = np.unique(scores.clusters, return_index=True)[1]
-    common = scores.models.index[torch.from_numpy(first[scores.clusters])]
-    if served.adapted_from is None and torch.equal(served.models.index, common):
+    members = np.flatnonzero(scores.clusters >= 0)
+    common = scores.models.index[torch.from_numpy(_firsts(scores)[scores.clusters[members]])]
+    if served.adapted_from is None and torch.equal(served.models.index[members], common):
         return {}, "cluster"
     rows, index = torch.unique(served.models.index, return_inverse=True)
     own = {"models": served.models.table[rows], "index": index}

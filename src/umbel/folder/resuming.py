@@ -166,7 +166,7 @@ def num_done(folder: RunFolder, run: Rounds, rounds: int) -> int:
     made = origin(folder.experiment, run.divided, run.net)
     with unsaid():
         start = run.start(rounds)
-    done = restorable(folder, start, made)[1]
+    done = restorable(folder, run, start, made)[1]
     if folder.experiment.engine.name != "ray":  # which would join a cluster
         _ = run.clients  # an engine that is not possible here, such as on a GPU
     return done

@@ -23,7 +23,7 @@ from umbel.folder.run_folder import RunFolder
 from umbel.notebooks import cut
 from umbel.run.drift import Drift, drift_of
 from umbel.run.records import MEGABYTE, Record, last_evaluated, over_steps
-from umbel.run.start import first_state, unsaid
+from umbel.run.start import first_state, setup_of, unsaid
 from umbel.server.numbering import in_order_of_appearance
 from umbel.settings import argument
 from umbel.summary import counted, few
@@ -201,16 +201,15 @@ class SavedRun:
         method, net = self.algorithm, self.net
         # Only its form is needed: the checkpoint has the values.
         with unsaid():
-            template = first_state(
-                method,
+            setup = setup_of(
                 net,
-                len(groups),
                 experiment.rounds,
                 experiment.participation,
                 experiment.seed,
-                None if "" in groups else np.unique(groups, return_inverse=True)[1],
                 tuple(client.name for client in self.clients),
+                None if "" in groups else np.unique(groups, return_inverse=True)[1],
             )
+            template = first_state(method, net, setup)
         state: State = checkpoint.load(self.folder.file("checkpoint.safetensors"), template)[0]
         return state
 
@@ -237,14 +236,13 @@ class SavedRun:
         of several models, or a model whose adapters mix experts. Raises `UsageError` for an unknown
         client.
         """
-        clusters = list(self.clusters.items())
-        number = number_of(client, [known for known, _ in clusters])
-        used = self._made_for(clusters[number][1]).clients_use
+        one = self.clients[number_of(client, [each.name for each in self.clients])]
+        used = self._made_for(one.cluster).clients_use
         if used == "cluster":
-            return self.model(clusters[number][1])
+            return self.model(one.cluster)
         net = self.net
         self.folder.models.check_frozen(net)
-        return self.folder.models.module(net, number, used)
+        return self.folder.models.module(net, one.number, used)
 
     def _made_for(self, cluster: int) -> MadeFor:
         self._check_cluster(cluster)

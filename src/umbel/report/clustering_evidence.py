@@ -219,8 +219,8 @@ def _limits(run: Result, measure: str) -> dict[str, float]:
 
 def _whose(run: Result, snapshot: Snapshot) -> list[Client]:
     """The clients of a snapshot, by default the numbers of its rows."""
-    numbers = snapshot.tensors["clients"].tolist()
-    return [run.clients[n] if n < len(run.clients) else Client(str(n), n, 0) for n in numbers]
+    numbers, known = snapshot.tensors["clients"].tolist(), {c.number: c for c in run.clients}
+    return [known.get(n, Client(str(n), n, 0)) for n in numbers]
 
 
 def _share(run: Result, clients: Sequence[Client]) -> str:

@@ -103,6 +103,7 @@ def lockstep_of(runs: Sequence[Rounds]) -> Lockstep | None:
     )
     if (
         first.time is not None
+        or first.membership is not None
         or not alike
         or not isinstance(settings, EngineSettings)
         or settings.workers != "auto"

@@ -140,17 +140,20 @@ def cohort_of(
     federation: Federation,
     seed: int,
     sizes: NDArray[np.int64] | None = None,
+    here: NDArray[np.int64] | None = None,
 ) -> Tensor:
     """Return the clients (N,) of a round in increasing order. Raises `UsageError` for others.
 
     With `sizes` (M,), the numbers of training examples in this round, clients without any are not
-    there.
+    there. With `here` (L,), only these clients are, and the result are positions among them.
     """
-    here = None if sizes is None else np.flatnonzero(sizes)
-    if sizes is not None and here is not None:
-        if not here.size:
-            return torch.from_numpy(here)
-        federation = _present(federation, here, sizes)
+    if sizes is not None or here is not None:
+        there = np.arange(federation.num_clients) if here is None else here
+        sizes = federation.train.sizes if sizes is None else sizes
+        able = np.flatnonzero(sizes[there])
+        if not able.size:
+            return torch.from_numpy(able)
+        federation, here = _present(federation, there[able], sizes), able
     taking_part, count = as_participation(value), federation.num_clients
     # Drawn from the seed and the round alone: all methods see the same cohorts, resumed or not.
     found = taking_part.cohort(number, federation, generator(seed, Stream.COHORT, number))

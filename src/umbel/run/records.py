@@ -82,6 +82,9 @@ class Record:
     client_seconds: float = 0.0  #: part of `seconds` spent waiting for clients
     #: part of `seconds` spent finding clusters; None: not known
     clustering_seconds: float | None = None
+    #: clients that came before the round, or came back; None: the run has no membership
+    joined: tuple[int, ...] | None = None
+    left: tuple[int, ...] | None = None  #: clients that left before the round, likewise
     missing: tuple[int, ...] = ()  #: clients that did not answer, in training or in evaluation
     #: client -> why its reply was not used
     refused: Mapping[int, str] = field(default_factory=dict)
@@ -103,8 +106,8 @@ class Record:
     def _repr_html_(self) -> str:
         known = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "measures"}
         known |= self.measures
-        for name in ("missing", "refused", "bounded"):
-            known[name] = len(known[name])
+        for name in ("joined", "left", "missing", "refused", "bounded"):
+            known[name] = None if known[name] is None else len(known[name])
         lines = [(name, _said(value)) for name, value in known.items() if value is not None]
         return named(lines, repr(self))._repr_html_()
 
@@ -196,8 +199,9 @@ class Record:
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "measures"}
         if not self.bounded:  # in most records
             del values["bounded"]
-        # Only runs with time, or with validation examples, have these.
-        for name in ("step", *OF_CLIENTS, "validation_loss", "validation_accuracy"):
+        # Only runs with time, membership, or validation examples have these.
+        some = ("step", *OF_CLIENTS, *MOVES, "validation_loss", "validation_accuracy")
+        for name in some:
             if values[name] is None:
                 del values[name]
         return json.dumps({**values, **self.measures}, allow_nan=False)
@@ -214,7 +218,7 @@ class Record:
         measures = {name: values[name] for name in values if name not in own and name != KEY}
         known = {name: values[name] for name in values if name in own}
         known["missing"] = tuple(known["missing"])
-        for name in known.keys() & {*OF_CLIENTS}:
+        for name in known.keys() & {*OF_CLIENTS, *MOVES}:
             known[name] = tuple(known[name])
         for name in ("refused", "bounded"):
             known[name] = {int(client): why for client, why in known.get(name, {}).items()}
@@ -277,6 +281,9 @@ def last_evaluated(records: Sequence[Record]) -> Record:
 
 OF_CLIENTS = ("clusters", "client_accuracies", "client_losses")
 """Results of each client at the end of a step."""
+
+MOVES = ("joined", "left")
+"""Clients that came and left before a round."""
 
 OF_STEPS = ("loss", "accuracy", "worst", "accuracy_std", "weighted_accuracy")
 """What a run with time is judged by: means over its steps; and the agreements."""

@@ -35,13 +35,17 @@ class Expected:
 
 
 def as_state(
-    state: Any, known: Setup | Context, dtype: torch.dtype, before: State | None = None
+    state: Any,
+    known: Setup | Context,
+    dtype: torch.dtype,
+    before: State | None = None,
+    function: str = "",
 ) -> Any:
-    """Check and return the state that `init` or `round` has returned.
+    """Check and return the state that a function of a method has returned: `init` or `round`.
 
     `before` is the state that the round was given. Raises `UsageError` for an invalid state.
     """
-    function = "init" if isinstance(known, Setup) else "round"
+    function = function or ("init" if isinstance(known, Setup) else "round")
     _check_type(state, State, function)
     if before is not None:
         _check_same_kind(state, before)
@@ -53,7 +57,7 @@ def as_state(
     return state
 
 
-def as_given(state: Any, first: State) -> State:
+def as_given(state: Any, first: State, num_clients: int) -> State:
     """Check and return the state to resume from; `first` is the method's first state.
 
     Raises `UsageError` for the state of another method, network or federation.
@@ -65,13 +69,12 @@ def as_given(state: Any, first: State) -> State:
     expected = f"the {names} of this run's method: give a state that its rounds yielded"
     check(like is not None, "state", _kind(state), expected)
     assert like is not None
-    values, labels = first.models, first.labels
-    fitting = Expected(values.shape[1], values.dtype, len(labels))
+    fitting = Expected(first.models.shape[1], first.models.dtype, num_clients)
     _check_state(state, fitting, "the given state")
     # Inner states, such as those of `Restarts`, must fit an inner state of the method's first one.
     for other in within(state)[1]:
         for inside in within(like)[1][:1]:
-            as_given(other, inside)
+            as_given(other, inside, num_clients)
     given: State = state
     return given
 

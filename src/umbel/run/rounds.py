@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from umbel.algorithms.base import Algorithm, Assigned, Known, State
+from umbel.algorithms.base import Algorithm, Assigned, Known, Setup, State
 from umbel.algorithms.local_only import LocalOnly
 from umbel.algorithms.restarts import innermost
 from umbel.checks import check, naming, nearest
@@ -48,13 +48,21 @@ from umbel.notebooks import named
 from umbel.preflight.examples import check_batches
 from umbel.preflight.network import advice, check_gradients_are_on
 from umbel.run.evaluation import Evaluated, clusters_of, evaluated
+from umbel.run.membership import AmongMembers, Attendance, Members, Membership
 from umbel.run.metrics import as_measures, check_names, names_of
 from umbel.run.participation import Participation, as_participation, cohort_of, smallest_share
 from umbel.run.personal import Personal
 from umbel.run.records import Record, make_record
 from umbel.run.returned_values import as_assigned, as_given, as_state, check_judged
 from umbel.run.scores import ClientScores, Judged, score
-from umbel.run.start import check_private, check_settings, engine_of, first_state
+from umbel.run.start import (
+    check_private,
+    check_settings,
+    engine_of,
+    first_state,
+    setup_of,
+    unsaid,
+)
 from umbel.run.story import told
 from umbel.run.time import InTime, Time
 from umbel.run.wrappers import completed
@@ -113,6 +121,8 @@ class Rounds(Settings):
     personal: Personal | None = None  #: how clients fine-tune at the end; None: they don't
     own_training: tuple[OwnTraining, ...] = ()  #: clients that train in their own way
     time: Time | None = None  #: the steps of a federation with time; None: it has none
+    #: who is there in each round; None: everybody
+    membership: Membership | None = None
     #: the experiment that `Experiment.open` made this run of, which a folder then holds
     opened: Opened | None = field(default=None, repr=False, compare=False)
     #: the federation that is used: with `personal`, validation examples are set apart
@@ -131,6 +141,8 @@ class Rounds(Settings):
         elif self.federation.num_steps is not None:
             how = "a Time, as these clients have steps: write time=umbel.Time(), or use one step"
             check(False, "time", None, f"{how}, federation.at(step)")
+        if self.membership is not None:
+            self.membership.check_for(self.algorithm, self.participation)
         check_names(self.metrics)
         check_metrics(self.metrics, self.net.objective)
         # How many clients there are is checked before the first round: a run may be of newcomers.
@@ -165,6 +177,48 @@ class Rounds(Settings):
         """Largest number of clients that are asked in a round."""
         return as_participation(self.participation).size(self.federation.num_clients)
 
+    @cached_property
+    def attendance(self) -> Attendance:
+        """Who is there in each round: an engine elsewhere may know, and without membership all."""
+        if told := getattr(self.engine, "attendance", None):
+            there: Attendance = told
+            return there
+        return (self.membership or Membership()).attendance(self.federation.names, self.seed)
+
+    def members(self, number: int) -> Members:
+        """The members in a round."""
+        return self.attendance.at(number)
+
+    def now(self) -> Rounds:
+        """The run with the clients that its engine knows by now."""
+        there: Federation = getattr(self.engine, "federation", None) or self.federation
+        return self if there is self.federation else replace(self, federation=there)
+
+    def client_numbers(self, number: int) -> NDArray[np.int64]:
+        """The number in the federation of each client of the state after a round."""
+        return self.members(number).clients
+
+    def setup(self, num_rounds: int, number: int = 0) -> Setup:
+        """What a method may know of the members in a round."""
+        there, clients = self.federation, self.members(number).clients
+
+        def planted(numbers: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
+            # Numbers may have gaps; those of a group are the same in all rounds.
+            if numbers is None:
+                return None
+            return np.unique(numbers, return_inverse=True)[1].reshape(numbers.shape)[clients]
+
+        return setup_of(
+            self.net,
+            num_rounds,
+            self.participation,
+            self.seed,
+            tuple(there.names[client] for client in clients),
+            planted(there.groups),
+            planted(there.concepts),
+            1 if self.time is None else self.time.num_steps(there),
+        )
+
     def start(self, num_rounds: int) -> State:
         """Return the state before the first of `num_rounds` rounds."""
         num_rounds = argument("rounds", num_rounds, int)
@@ -177,18 +231,7 @@ class Rounds(Settings):
             self.time.check_for(there, num_rounds)
         if not there.test.sizes.any():
             log.warning("no client has test examples: neither loss nor accuracy is measured")
-        return first_state(
-            self.algorithm,
-            self.net,
-            there.num_clients,
-            num_rounds,
-            self.participation,
-            self.seed,
-            there.groups,
-            there.names,
-            there.concepts,
-            1 if self.time is None else self.time.num_steps(there),
-        )
+        return first_state(self.algorithm, self.net, self.setup(num_rounds))
 
     @hinting
     def rounds(
@@ -205,7 +248,7 @@ class Rounds(Settings):
         expected = "0 without a state: give the state after the round before it"
         check(state is not None or first == 0, "first", first, expected)
         begun = self.start(num_rounds)
-        state = begun if state is None else as_given(state, begun)
+        state = begun if state is None else as_given(state, begun, self.members(first).before)
         scored = self.scored_rounds(num_rounds, state, first)
         return Counted(((after, record) for after, record, _ in scored), num_rounds - first)
 
@@ -232,7 +275,7 @@ class Rounds(Settings):
         here = isinstance(self.engine, EngineSettings) or getattr(self.engine, "beside", False)
         same = as_participation(self.participation).fixed_size
         whole = same and self.cohort_size == self.federation.num_clients
-        changes = self.faults.any or self.time is not None
+        changes = self.faults.any or self.time is not None or self.membership is not None
         if not here or not whole or changes or self.privacy.clip is not None:
             return self.clients
         # Such as IFCA's losses: `serve` asks for those that the next round begins with.
@@ -249,14 +292,15 @@ class Rounds(Settings):
         check(argument("rounds", rounds, int) >= 1, "rounds", rounds, "1 or more")
         check_judged(state, self.net)
         # The run's settings may name its clients, and these are others.
-        everyone = self.context(rounds - 1, rounds, torch.arange(self.federation.num_clients))
+        all_there = replace(self, membership=None)
+        everyone = all_there.context(rounds - 1, rounds, torch.arange(self.federation.num_clients))
         found = asked(self, self.algorithm.assign(state, everyone), "not assigned to a cluster")
         return as_assigned(found, state, everyone)
 
     def scores(self, state: State, context: Context, on: Judged = "test") -> ClientScores:
         """Evaluate how each client is served by this state. It costs no metered traffic."""
         check_judged(state, self.net)
-        judge = self.in_time(self.judge(self.remembering()), context.step)
+        judge = self.in_round(self.judge(self.remembering()), context)
         return drive(score(self.algorithm, state, context, on, self.metrics), judge)
 
     def judge(self, clients: Engine, sizes: Sizes = NOT_KNOWN) -> Guarded:
@@ -271,11 +315,13 @@ class Rounds(Settings):
             return replace(self.limits, max_norm_ratio=RATIO_ELSEWHERE)
         return self.limits
 
-    def in_time(self, engine: Layer, step: int) -> Layer:
-        """The engine, whose clients see the examples that they have at a step of time."""
-        if self.time is None:
+    def in_round(self, engine: Layer, context: Context) -> Layer:
+        """The engine of a round: clients that are there, with the examples of its step of time."""
+        if self.time is not None:
+            engine = InTime.at(engine, self.federation, self.time, context.step)
+        if self.membership is None:
             return engine
-        return InTime.at(engine, self.federation, self.time, step)
+        return AmongMembers(engine, self.members(context.round), self.federation.num_clients)
 
     def groups(self, number: int) -> NDArray[np.int64] | None:
         """The planted group (M,) of each client in a round, None if unknown."""
@@ -284,27 +330,31 @@ class Rounds(Settings):
             return self.federation.groups
         return concepts[:, self.time.step(number)]
 
-    def here(self, number: int) -> NDArray[np.int64] | slice:
-        """The clients that have examples of a round's step; without time, all."""
-        steps = self.federation.train.steps
+    def here(self, number: int) -> NDArray[np.int64]:
+        """The clients that are there; with time, those that have examples of the round's step."""
+        steps, members = self.federation.train.steps, self.members(number)
+        there = members.clients[members.here]
         if self.time is None or steps is None:
-            return slice(None)
-        return np.flatnonzero(steps[:, self.time.step(number)])
+            return there
+        return np.intersect1d(np.flatnonzero(steps[:, self.time.step(number)]), there)
 
     def context(self, number: int, num_rounds: int, cohort: Tensor | None = None) -> Context:
         """Return the context of a round, with these clients, or with its cohort."""
         sizes = None
         if self.time is not None:
             sizes = self.time.sizes(self.federation, number)
+        members = self.members(number)
         if cohort is None:
-            cohort = cohort_of(self.participation, number, self.federation, self.seed, sizes)
+            here = None if self.membership is None else members.clients[members.here]
+            given = self.participation, number, self.federation, self.seed
+            cohort = torch.from_numpy(members.here)[cohort_of(*given, sizes, here)]
         when = {} if self.time is None else self.time.when(self.federation, number)
         return Context(
             **when,
             round=number,
             num_rounds=num_rounds,
             cohort=cohort,
-            num_clients=self.federation.num_clients,
+            num_clients=len(members.clients),
             seed=self.seed,
             layout=self.net.layout,
             input_shape=self.federation.input_shape,
@@ -319,7 +369,11 @@ class Loop:
     """The rounds of a run, each of which is a flow; its requests are for `Rounds.answer`."""
 
     def __init__(self, run: Rounds, num_rounds: int) -> None:
-        self.run, self.num_rounds = run, num_rounds
+        self.num_rounds = num_rounds
+        self._begin(run)
+
+    def _begin(self, run: Rounds) -> None:
+        self.run = run
         self.clients = clients = run.remembering()
         method, elsewhere = innermost(run.algorithm), are_elsewhere(clients)
         # With privacy, nodes elsewhere do not tell their numbers of examples.
@@ -366,13 +420,18 @@ class Loop:
 
     def round(self, number: int, state: State) -> Flow[tuple[State, Record, ClientScores | None]]:
         """Do a round: the state after it, its record, and the scores on the test, if it had one."""
-        run, clients, meter, before = self.run, self.clients, self.meter, state
-        began, context = perf_counter(), run.context(number, self.num_rounds)
+        began, members = perf_counter(), self.run.members(number)
+        # Clients that the federation did not have may have come from elsewhere.
+        if (now := self.run.now()) is not self.run:
+            self._begin(now)
+        run, clients, meter = self.run, self.clients, self.meter
+        context = run.context(number, self.num_rounds)
         # Step 1: the method's round. The guard meters, checks and bounds the replies.
         with naming(f"round {number}"):
-            guard = run.in_time(self.guard, context.step)
-            after = yield from through(run.algorithm.round(state, context), guard)
-            state = as_state(after, context, run.net.dtype, state)
+            before = self._followed(state, members)
+            guard = run.in_round(self.guard, context)
+            after = yield from through(self._round(before, context, members), guard)
+            state = as_state(after, context, run.net.dtype, before)
         # The time that an evaluation has saved the round counts as the round's own.
         spared = clients.take() if isinstance(clients, Remembering) else 0.0
         meter.seconds += spared
@@ -385,6 +444,10 @@ class Loop:
         with naming(f"round {number}"):
             found = yield from self._evaluated(state, context, on)
             clusters = clusters_of(found, run.algorithm, state, context)
+            if clusters is not None and not found:
+                everyone = np.full(run.federation.num_clients, -1)
+                everyone[members.clients] = clusters
+                clusters = everyone
             measures = as_measures(run.algorithm.measure(state), names_of(run))
         # Step 3: the record, with all that was counted since the round before.
         missing, refused, bounded = self.guard.take()
@@ -406,11 +469,34 @@ class Loop:
             share=self.share,
             step=None if run.time is None else context.step,
         )
+        if run.membership is not None:
+            record = replace(record, joined=members.joined, left=members.left)
         if ends or (last and run.time is not None):
             record = record.at_end(found["test"], here)
         if log.isEnabledFor(logging.INFO):
             log.info("%s", told(record, before, state, len(context.cohort)))
         return state, record.unjudged(*self.judge.take()), found.get("test")
+
+    def _followed(self, state: State, members: Members) -> State:
+        """The state before a round, with the rows of its members alone."""
+        run, number = self.run, members.round
+        if len(members.kept) == members.before == len(members.clients):
+            return state
+        setup, kept = run.setup(self.num_rounds, number), torch.from_numpy(members.kept)
+        with unsaid():
+            found = run.algorithm.members(state, kept, setup)
+        after: State = as_state(found, setup, run.net.dtype, state, "members")
+        return after
+
+    def _round(self, state: State, context: Context, members: Members) -> Flow[Any]:
+        """The method's round, after newcomers have been given clusters."""
+        method = self.run.algorithm
+        if len(members.newcomers):
+            new = torch.from_numpy(members.newcomers)
+            asked = context.asking(new, optional=True, use="compared")
+            state = yield from method.admit(state, asked)
+            as_state(state, context, self.run.net.dtype, state, "admit")
+        return (yield from method.round(state, context))
 
     def closing(self, record: Record, state: State) -> Flow[tuple[Record, ClientScores]]:
         """Evaluate the last round of a run that stopped early: its record, and its test scores.
@@ -443,7 +529,11 @@ class Loop:
         run = self.run
         settings = run.metrics, run.personal, run.limits.max_value
         flow = evaluated(run.algorithm, state, context, on, *settings)
-        return (yield from through(flow, run.in_time(self.judge, context.step)))
+        found = yield from through(flow, run.in_round(self.judge, context))
+        if run.membership is None:
+            return found
+        members, count = run.members(context.round), run.federation.num_clients
+        return {split: scores.among(members.clients, count) for split, scores in found.items()}
 
 
 def asked(run: Rounds, flow: Flow[T], lack: str) -> T:

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from umbel.algorithms.base import Algorithm, S, Served
 from umbel.client.metrics import short
@@ -129,6 +130,32 @@ class ClientScores:
 
     __repr__ = in_short
 
+    def among(self, clients: NDArray[np.int64], count: int) -> ClientScores:
+        """The scores if these clients (M,) are some of `count`: others are in cluster -1."""
+        found: ClientScores = _wide(self, clients, count)
+        others = np.setdiff1d(np.arange(count), clients)
+        found.clusters[others] = -1
+        return found
+
+
+def _wide(value: Any, clients: NDArray[np.int64], count: int) -> Any:
+    """Values (M,) for `count` clients, of whom these are known: NaN or 0 for the others."""
+    if isinstance(value, np.ndarray):
+        wide = np.full(count, np.nan if value.dtype.kind == "f" else 0, dtype=value.dtype)
+        wide[clients] = value
+        return wide
+    if isinstance(value, Tensor):
+        return value.new_zeros(count, *value.shape[1:]).index_copy(
+            0, torch.from_numpy(clients), value
+        )
+    if isinstance(value, Rows):
+        return Rows(value.table, _wide(value.index, clients, count))
+    if isinstance(value, dict):
+        return {name: _wide(each, clients, count) for name, each in value.items()}
+    if isinstance(value, ClientScores | Served | Tuning):
+        return replace(value, **_wide(dict(vars(value)), clients, count))
+    return value
+
 
 def score(
     algorithm: Algorithm[S],
@@ -219,6 +246,8 @@ def validation_of(scores: ClientScores) -> dict[str, Any]:
 
 def clustering_of(clusters: NDArray[np.int64], groups: NDArray[np.int64] | None) -> dict[str, Any]:
     """Return the number of clusters, and their agreement with the planted groups, if known."""
+    if not len(clusters):  # nobody is there
+        return {}
     agreement = {} if groups is None else _agreement(groups, clusters)
     return {"num_clusters": len(np.unique(clusters)), **agreement}
 

@@ -119,22 +119,19 @@ def engine_of(
     return engine if open_ else Private(engine, privacy, cohort=cohort)
 
 
-def first_state(
-    algorithm: Algorithm[Any],
+def setup_of(
     net: Net,
-    num_clients: int,
     num_rounds: int,
     participation: float | Participation,
     seed: int,
-    groups: NDArray[np.int64] | None,
     names: tuple[str, ...],
+    groups: NDArray[np.int64] | None,
     concepts: NDArray[np.int64] | None = None,
     num_steps: int = 1,
-) -> State:
-    """Return the state of a method before the first round, checked."""
-    algorithm.check(Known(smallest_share(participation), num_clients, net.layout))
-    setup = Setup(
-        num_clients=num_clients,
+) -> Setup:
+    """What a method may know of these clients before a round."""
+    return Setup(
+        num_clients=len(names),
         num_rounds=num_rounds,
         num_steps=num_steps,
         participation=smallest_share(participation),
@@ -146,5 +143,10 @@ def first_state(
         concepts=None if concepts is None else torch.from_numpy(concepts),
         names=names,
     )
+
+
+def first_state(algorithm: Algorithm[Any], net: Net, setup: Setup) -> State:
+    """Return the state of a method before the first round, checked."""
+    algorithm.check(Known(setup.participation, setup.num_clients, net.layout))
     state: State = as_state(algorithm.init(setup), setup, net.dtype)
     return state

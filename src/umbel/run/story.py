@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
+from torch import Tensor
 
 from umbel.algorithms.base import State
 from umbel.run.records import Record
@@ -18,8 +19,9 @@ def told(record: Record, before: State, after: State, asked: int) -> str:
     """
     replies = asked - len(record.missing) - len(record.refused)
     parts = [f"{replies:,} {'reply' if replies == 1 else 'replies'}"]
-    unusual = ("silent", record.missing), ("refused", record.refused), ("bounded", record.bounded)
-    parts += [f"{len(clients)} {what}" for what, clients in unusual if clients]
+    unusual = {"silent": record.missing, "refused": record.refused, "bounded": record.bounded}
+    unusual |= {"joined": record.joined or (), "left": record.left or ()}
+    parts += [f"{len(clients)} {what}" for what, clients in unusual.items() if clients]
     who = f"asked {asked} of {counted(len(after.labels), 'client')}"
     return "; ".join([f"round {record.round}: {who}", ", ".join(parts), *_models(before, after)])
 
@@ -35,11 +37,13 @@ def _models(before: State, after: State) -> Iterator[str]:
             yield f"{counted(count, 'client')} moved to another cluster"
 
 
-def moved(before: State, after: State) -> int:
+def moved(before: State, after: State, kept: Tensor | None = None) -> int:
     """Return the number of clients in another cluster; 0 if the number of models has changed.
 
-    Labels can be compared only between equal numbers of models.
+    Labels can be compared only between equal numbers of models. `kept` are the positions before of
+    the clients that stayed, by default of all.
     """
     if not 1 < len(after.models) == len(before.models):
         return 0
-    return int(torch.count_nonzero(before.labels != after.labels))
+    labels = before.labels if kept is None else before.labels[kept]
+    return int(torch.count_nonzero(labels != after.labels[: len(labels)]))

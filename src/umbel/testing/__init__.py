@@ -29,6 +29,7 @@ from umbel.testing.absences import (
 )
 from umbel.testing.asking import it_asks_only_for_works_that_it_declares
 from umbel.testing.federations import adapted_mlp, blobs, mlp
+from umbel.testing.membership import clients_may_come_and_leave
 from umbel.testing.runs import ROUNDS
 from umbel.testing.sameness import (
     a_resumed_run_ends_as_the_uninterrupted_one,
@@ -77,6 +78,7 @@ CHECKS: tuple[Check, ...] = (
     clients_never_asked_are_served,
     everyone_may_take_part_and_so_may_one,
     a_federation_of_one_client_is_fine_or_refused,
+    clients_may_come_and_leave,
     its_settings_read_back_from_toml_the_same,
     a_round_leaves_the_state_before_it_as_it_was,
     planted_groups_make_no_difference,
