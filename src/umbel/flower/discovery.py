@@ -62,6 +62,7 @@ class Meeting:
     expect: Callable[[SiteForm], SiteForm] = any_form
     owners: Owners = field(default_factory=Owners)
     grouped: bool = False  # whether clients must have planted groups
+    open: bool = False  # whether clients may come after the run began
     # how inputs are written at the nodes with which the run has begun, in this process
     scales: Sequence[Entry] = ()
     # the meaning that tables must have, once most sites with a table have decided it; None: as none
@@ -276,7 +277,9 @@ class Meeting:
         self.precedence.note(node, site.clients)
         self.greetings.pop(node, None)
         # A run that has begun takes no further clients: their data were in no earlier round.
-        late = [] if roll is None else [name for name in site.clients if name not in roll]
+        late = (
+            [] if roll is None or self.open else [name for name in site.clients if name not in roll]
+        )
         if late and (before is None or before.clients != site.clients):
             log.warning(
                 "%s connected after the run began: %s not part of it; a new run would include them",

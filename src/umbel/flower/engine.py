@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from umbel.client.work import MEMORY
+from umbel.data.federation import Federation
 from umbel.engines.replies.validation import assemble, promises
 from umbel.flow import Replies, Request
 from umbel.flower import messages
@@ -21,6 +22,7 @@ from umbel.flower.errors import ForgottenError, RefusedError, reason, refusing
 from umbel.flower.exchange import WORK, Reply, exchange
 from umbel.flower.memory import KEPT, row_digest
 from umbel.flower.registry import named_clients
+from umbel.run.membership import Attendance
 from umbel.summary import counted
 
 log = logging.getLogger(__name__)
@@ -52,6 +54,9 @@ class FlowerEngine:
     kept: dict[str, list[str]] = field(default_factory=dict)  # digests of what nodes keep
     facts: Sequence[str] = ()  # what told each client's examples from others when the run began
     changed: dict[int, str] = field(default_factory=dict)  # clients with other examples, and how
+    # in a run with membership: who is there in each round, and a federation of all that ever were
+    attendance: Attendance | None = None
+    federation: Federation | None = None
     elsewhere: ClassVar[bool] = True
 
     def send(self, request: Request) -> Replies:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,10 @@ class Roll:
     tables: str | None = ""
     # what told each client's examples from others when the run began; (): not told
     facts: Sequence[str] = ()
+    # in a run with membership: how many clients it began with, and the numbers of those that have
+    # come and left since, by round
+    began: int = 0
+    changes: Sequence[tuple[int, Sequence[int], Sequence[int]]] = ()
 
     @classmethod
     def call(
@@ -89,7 +93,25 @@ class Roll:
             _common_input(taking_part.values()),
             tables,
             _facts_of(every, sites),
+            began=len(every),
         )
+
+    def now(self, places: Mapping[str, int], sites: Mapping[int, Site]) -> Roll:
+        """The roll with clients that have come since, and with the examples of all as told now."""
+        here = Roll.call(places, sites, tables=self.tables)
+        known = set(self.names)
+        names = [*self.names, *(name for name in here.names if name not in known)]
+
+        def values(what: str, unknown: object) -> Any:
+            if getattr(self, what) is None:
+                return None
+            found: dict[str, object] = {}
+            for roll in (self, here):
+                found |= zip(roll.names, getattr(roll, what) or (), strict=False)
+            return [found.get(name, unknown) for name in names]
+
+        each = {what: values(what, 0) for what in ("train", "test", "groups", "validation")}
+        return replace(self, names=names, **each, facts=values("facts", ""))
 
     @classmethod
     def read(cls, file: Path) -> Roll:

@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -28,8 +29,10 @@ from umbel.flower.discovery import Meeting
 from umbel.flower.engine import FlowerEngine
 from umbel.flower.expected_form import Expectation
 from umbel.flower.limits import settings_in
+from umbel.flower.open_roll import OpenRoll, there_at_last
 from umbel.flower.registry import Roll
 from umbel.flower.scaffold import sent_with
+from umbel.folder import checkpoint
 from umbel.folder.execution import Plan
 from umbel.folder.how_to_continue import NODES, ROLL, names_on_the_roll
 from umbel.folder.run_folder import RunFolder
@@ -210,7 +213,7 @@ def _keep(folder: RunFolder, owners: Owners, roll: Roll, known: Roll | None) -> 
         if folder.begun:
             how = "the same `flwr run` goes on with it, with the clients that it began with"
             raise UsageError(f"{folder.path}: was begun by another process meanwhile; {how}")
-        folder.write(ROLL, json_text(roll.plain))
+        _write_roll(folder, roll)
     owners.keep(folder.file(NODES))
 
 
@@ -224,7 +227,11 @@ def _proceed(
 ) -> None:
     """Do the remaining rounds in a locked folder, and ask for descriptions if they are wanted."""
     objective = roll.form.objective(experiment.objective)
-    run = experiment.run(roll.federation(objective), engine)
+    if experiment.membership is not None:
+        done = checkpoint.next_round(folder.file("checkpoint.safetensors"))
+        keep = partial(_write_roll, folder)
+        OpenRoll(engine, roll, objective, done, settings.patience, keep).open(experiment.membership)
+    run = experiment.run(engine.federation or roll.federation(objective), engine)
     here, nodes = len(engine.nodes), len(set(engine.nodes.values()))
     clients, places = counted(len(roll.names), "client"), counted(nodes, "node")
     log.info("%s: %s, of whom %d are at %s now", folder.path.resolve(), clients, here, places)
@@ -239,8 +246,15 @@ def _proceed(
         _describe(folder, run)
 
 
+def _write_roll(folder: RunFolder, roll: Roll) -> None:
+    folder.write(ROLL, json_text(roll.plain))
+
+
 def _check_describes(settings: Settings, experiment: ExperimentSettings) -> None:
     """Refuse descriptions with privacy before training: nodes would refuse them after it."""
+    closed = experiment.membership is None
+    expected = "false with [membership]: descriptions are of a fixed list of clients"
+    check(closed or not settings.describe, "describe", settings.describe, expected)
     private = experiment.privacy.clip is not None
     expected = "false with [privacy], which does not protect descriptions of inputs"
     check(not (settings.describe and private), "describe", settings.describe, expected)
@@ -330,6 +344,7 @@ def _gather(
         owners,
         grouped=known is None and innermost(experiment.algorithm).traits.needs_groups,
         inputs="" if known is None else known.tables,
+        open=experiment.membership is not None,
     )
     wanted = settings.clients if known is None else len(known.names)
     whom = f"{wanted} clients" if wanted else "clients"
@@ -340,6 +355,9 @@ def _gather(
     log.info("waiting for %s, %g s at most", whom, settings.patience)
     names = None if known is None else known.names
     enough = set(names or ()) - gone if gone else ()
+    if known is not None and meeting.open:  # others may have come meanwhile
+        wanted, names = 0, None
+        enough = {known.names[client] for client in there_at_last(known)} - gone
     nodes = meeting.gather(wanted, settings.patience, names, enough)
     # A begun run goes on with any client: each round checks its own quorum.
     needed = (settings.clients or 1) if known is None else 1
