@@ -107,6 +107,17 @@ def test_clients_that_move_are_those_of_the_story(
     assert found["clients_moved_total"] == count > 0
 
 
+def test_clients_that_come_and_leave_are_counted(tmp_path: Path) -> None:
+    moving = ("algorithm={name='ifca', local={epochs=1}}", "membership.forget_after=0")
+    rates = ("membership.joining=0.4", "membership.leaving=0.4", "membership.share=0.5")
+    folder = created(tmp_path / "one", *moving, *rates)
+    with measured(folder) as (rounds, url):
+        done = list(rounds)
+        found = scraped(url)
+    for name in ("joined", "left"):
+        assert found[f"clients_{name}_total"] == sum(len(getattr(r, name)) for r in done) > 0
+
+
 def test_a_resumed_run_counts_on_and_so_does_its_epsilon(tmp_path: Path) -> None:
     private = ("algorithm={name='fedavg', local={epochs=1}}", "privacy={clip=1.0}")
     folder = created(tmp_path / "one", *private)

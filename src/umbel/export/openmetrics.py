@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from umbel.algorithms.base import State
 from umbel.checks import UsageError, check
 from umbel.experiment.toml_file import plain
@@ -29,6 +31,8 @@ COUNTERS = {
     "clients_missing": "Clients that gave no answer in a round or its evaluation.",
     "clients_refused": "Clients whose answer in a round was not used.",
     "clients_bounded": "Clients whose answer was used in part, clipped by the limits.",
+    "clients_joined": "Clients that came before a round, or came back.",
+    "clients_left": "Clients that left before a round.",
     "clients_moved": "Clients in another cluster than after the round before.",
     "sent_bytes": "Bytes sent to clients, without evaluation.",
     "received_bytes": "Bytes received from clients, without evaluation.",
@@ -150,6 +154,7 @@ class Numbers:
         if self.before is None:  # the first round of this session
             totals["rounds"].inc(record.round)
         cohort = self._cohort(record.round)
+        kept = torch.from_numpy(self.run.members(record.round).kept)
         spent = {
             "rounds": 1,
             "clients_asked": len(cohort),
@@ -157,7 +162,9 @@ class Numbers:
             "clients_missing": len(record.missing),
             "clients_refused": len(record.refused),
             "clients_bounded": len(record.bounded),
-            "clients_moved": 0 if self.before is None else moved(self.before, state),
+            "clients_joined": len(record.joined or ()),
+            "clients_left": len(record.left or ()),
+            "clients_moved": 0 if self.before is None else moved(self.before, state, kept),
             "sent_bytes": record.bytes_down,
             "received_bytes": record.bytes_up,
         }
@@ -183,4 +190,7 @@ class Numbers:
         return self.run.privacy.epsilon(max(self.releases.values(), default=0))
 
     def _cohort(self, number: int) -> list[int]:
-        return self.run.context(number, number + 1).cohort.tolist()
+        run = self.run.now()
+        cohort = run.context(number, number + 1).cohort.numpy()
+        numbers: list[int] = run.client_numbers(number)[cohort].tolist()
+        return numbers
