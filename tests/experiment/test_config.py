@@ -131,13 +131,23 @@ def test_a_comparison_differs_in_nothing_but_the_method() -> None:
         # What a method needs may be its own: a full cohort, another learning rate or batch.
         alike = {
             replace(
-                e, name="any", description="", algorithm=FedAvg(), participation=1.0, personal=None
+                e,
+                name="any",
+                description="",
+                algorithm=FedAvg(),
+                participation=1.0,
+                personal=None,
+                # What is kept of the past is of the method.
+                time=None if e.time is None else replace(e.time, keep="all"),
             )
             for e in experiments
         }
         assert len(alike) == 1
         assert len({e.participation for e in experiments} - {1.0}) <= 1
-        methods = {str((plain(e.algorithm), plain(e.personal))) for e in experiments}
+        methods = {
+            str((plain(e.algorithm), plain(e.personal), e.time and e.time.keep))
+            for e in experiments
+        }
         assert len(methods) == len(experiments)
 
 

@@ -15,6 +15,14 @@ from umbel.result.run import read
 
 OURS = {
     *("rotated-digits", "rotated-digits-others", "rotated-mnist-reduced", "watch", "flights"),
+    *(
+        "drift-sea",
+        "drift-sine",
+        "drift-circle",
+        "drift-mnist",
+        "drift-flights",
+        "dirichlet-digits",
+    ),
     *("adapted-digits", "packages-adapters", "words-lstm", "words-transformer"),
 }
 """Comparisons that are of no paper, or have sizes of their own."""
