@@ -272,10 +272,12 @@ def what_to_write(thing: Any, word: str, given: Mapping[str, Any]) -> str:
         return f"did you mean {own}?"
     value = given.get(word)
     text = shown(value) if isinstance(value, str | int | float) else "..."
-    if found := min(_paths(thing, word, given), default=None):
+    found, usual = min(_paths(thing, word, given), default=None), same(word, ELSEWHERE)
+    # Steps of time have rounds, too, but those of the run are meant.
+    if found and usual != "rounds":
         *_, path = found
         return f"write {'('.join(path)}={text}{')' * (len(path) - 1)}"
-    return ELSEWHERE.get(same(word, ELSEWHERE) or "", "") or nearest(word, known)
+    return ELSEWHERE[usual] if usual else nearest(word, known)
 
 
 def _paths(thing: Any, word: str, given: Any) -> Iterator[tuple[bool, int, tuple[str, ...]]]:
