@@ -190,17 +190,21 @@ def stranger(table: Mapping[str, Any], kind: type) -> Any:
     return value
 
 
+NAMING = ("name", "source")
+
+
 def strangers_in(value: Any, within: bool = False) -> Iterator[str]:
     """Return the third-party names that an experiment, as a table, would import."""
     if isinstance(value, Mapping):
-        name, source = str(value.get("name", "")), value.get("source", "")
+        # Values that are no texts name nothing, and a whole number may have too many digits for one.
+        name, source = (each if isinstance(each := value.get(key), str) else "" for key in NAMING)
         if within and ":" in name and not name.startswith(OURS):
             yield name
         if name == OWN_MODULE and source:
-            yield str(source)
+            yield source
         metrics = value.get("metrics")
         if not within and isinstance(metrics, list):
-            yield from (str(own) for own in metrics if ":" in str(own))
+            yield from (own for own in metrics if isinstance(own, str) and ":" in own)
         value = [*value.values()]
     if isinstance(value, list):
         for member in value:
