@@ -136,6 +136,13 @@ def test_a_run_without_groups_says_nothing_of_agreement(tmp_path: Path) -> None:
     assert "times refused" in page.said
 
 
+def test_a_run_with_membership_says_who_came_and_left(tmp_path: Path) -> None:
+    events = "membership.events=[{round=1, joins=['7']}, {round=2, leaves=['0', '7']}]"
+    page = report(made("flacc-digits", "rounds=4", "scenario.clients=8", events), tmp_path)
+    assert page.headings == [*SECTIONS, LAST[0], "Clients that came and left", LAST[1]]
+    assert "round came left 2 7 3 0, 7" in " ".join(page.said.split())
+
+
 def test_names_are_words_and_never_programs(tmp_path: Path) -> None:
     page = report(own(), tmp_path)
     assert NASTY in page.said  # as a parser reads it, after unescaping

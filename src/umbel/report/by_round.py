@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from umbel.folder.how_to_continue import names_on_the_roll
 from umbel.report.figures.charts import Chart, Line, Mark
 from umbel.report.figures.panels import Panel
 from umbel.result.run import Result
 from umbel.run.metrics import names_of
 from umbel.run.records import MEGABYTE, RoundValue, judged_metric
+from umbel.summary import few
 
 MOST_MARKS = 6
 """Changes of the number of models that are marked, for methods that split many times."""
 
 MOST_ABSENT = 20
 """Number of clients in a page's table of absences, which stays short in large federations."""
+
+MOST_MOVES = 20
+"""Number of rounds in a page's table of clients that came and left."""
 
 
 def marks(run: Result) -> tuple[Mark, ...]:
@@ -124,6 +129,33 @@ def absent_most(run: Result) -> list[tuple[str, int, int, str]]:
     missing = Counter(c for record in run.records for c in record.missing)
     refused = Counter(c for record in run.records for c in record.refused)
     why = {c: reason for record in run.records for c, reason in record.refused.items()}
-    names = {client.number: client.name for client in run.clients}
+    names = _names(run)
     most = (missing + refused).most_common(MOST_ABSENT)
     return [(names.get(c, str(c)), missing[c], refused[c], why.get(c, "")) for c, _ in most]
+
+
+def moves(run: Result) -> Panel | None:
+    """Numbers of clients that came and left before each round; None if nobody did."""
+    if not any(record.joined or record.left for record in run.records):
+        return None
+    joined = course(run, "came", lambda r: len(r.joined or ()))
+    left = course(run, "left", lambda r: len(r.left or ()))
+    about = ("Clients that came and left", "round", "clients")
+    return Panel(Chart(*about, (joined, left), marks(run), from_zero=True, counts=True))
+
+
+def latest_moves(run: Result) -> list[tuple[int, str, str]]:
+    """The latest rounds before which clients came or left: the round, who came, and who left."""
+    names = _names(run)
+
+    def named(clients: Sequence[int] | None) -> str:
+        return few([names.get(client, str(client)) for client in clients or ()])
+
+    moved = [record for record in run.records if record.joined or record.left]
+    return [(r.round + 1, named(r.joined), named(r.left)) for r in moved[-MOST_MOVES:]]
+
+
+def _names(run: Result) -> dict[int, str]:
+    """The names of clients by number, if they are known: over Flower, also of those that left."""
+    on_the_roll = dict(enumerate(names_on_the_roll(run.folder.path)))
+    return on_the_roll or {client.number: client.name for client in run.clients}

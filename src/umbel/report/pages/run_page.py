@@ -31,7 +31,7 @@ def run_page(run: Result) -> tuple[str, list[Panel]]:
     quality, cost = list(rounds.quality(run)), list(rounds.cost(run))
     of_clients = [each for each in (clients.cluster_map(run), clients.fortunes(run)) if each]
     flow = over_time.panels(run)
-    reasons, absences = list(grounds(run)), rounds.absences(run)
+    reasons, absences, moves = list(grounds(run)), rounds.absences(run), rounds.moves(run)
     stop, budget = run.folder.stop, run.folder.budget
     by_goal = stop is not None and budget.reached(run.last) == stop.why
     goals = [f"{name}={exact(goal)}" for name, goal in budget.until] if by_goal else []
@@ -52,13 +52,16 @@ def run_page(run: Result) -> tuple[str, list[Panel]]:
         clients=_clients(run),
         reasons=reasons,
         cost=cost,
+        moves=moves,
+        latest_moves=rounds.latest_moves(run),
         absences=absences,
         absent=rounds.absent_most(run),
         goals=goals,
         again=_again(run, goals),
         sessions=list(map(made_with, run.folder.sessions.read())),
     )
-    return text, [*quality, *flow, *of_clients, *reasons, *cost, *([absences] if absences else [])]
+    others = [each for each in (moves, absences) if each]
+    return text, [*quality, *flow, *of_clients, *reasons, *cost, *others]
 
 
 def _headline(run: Result) -> Iterator[tuple[str, str, str]]:
