@@ -203,10 +203,7 @@ def test_prometheus_finds_no_fault_and_shows_the_rounds(tmp_path: Path) -> None:
         with urlopen(url) as answer:  # the plain form, for which promtool has its rules
             promtool("check", "metrics", given=answer.read().decode())
         target = url.removeprefix("http://").removesuffix("/metrics")
-        jobs = [{"job_name": "umbel", "static_configs": [{"targets": [target]}]}]
-        config = {"global": {"scrape_interval": "100ms"}, "scrape_configs": jobs}
-        (tmp_path / "prometheus.yml").write_text(json.dumps(config))
-        with prometheus(tmp_path) as query:
+        with prometheus(tmp_path, target) as query:
             labels = {"run": "one", "method": "flacc"}
             wait_until(lambda: query("umbel_rounds_total"), "Prometheus has no rounds")
             (series,) = query("umbel_rounds_total")
@@ -215,8 +212,11 @@ def test_prometheus_finds_no_fault_and_shows_the_rounds(tmp_path: Path) -> None:
 
 
 @contextmanager
-def prometheus(folder: Path) -> Iterator[Callable[[str], list[Any]]]:
-    """Prometheus with the configuration in this folder, and how to ask it."""
+def prometheus(folder: Path, target: str) -> Iterator[Callable[[str], list[Any]]]:
+    """Prometheus that scrapes a host and port, with its files in a folder, and how to ask it."""
+    jobs = [{"job_name": "umbel", "static_configs": [{"targets": [target]}]}]
+    config = {"global": {"scrape_interval": "100ms"}, "scrape_configs": jobs}
+    (folder / "prometheus.yml").write_text(json.dumps(config))
     port = free_port()
     command = ["prometheus", f"--config.file={folder}/prometheus.yml"]
     command += [f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}"]
