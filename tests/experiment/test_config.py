@@ -385,5 +385,5 @@ def test_experiments_and_comparisons_are_found_by_name_or_path(tmp_path: Path, f
 
 def test_a_number_of_many_digits_is_no_name() -> None:
     for key in ("algorithm.name", "algorithm.local.scheme.name"):
-        with pytest.raises(UsageError, match="too long to be shown|is not a string"):
+        with pytest.raises(UsageError, match="name: "):
             read(find_experiment("ditto-digits"), [f"{key}=0x{'f' * 5000}"])

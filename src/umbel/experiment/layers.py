@@ -196,7 +196,7 @@ NAMING = ("name", "source")
 def strangers_in(value: Any, within: bool = False) -> Iterator[str]:
     """Return the third-party names that an experiment, as a table, would import."""
     if isinstance(value, Mapping):
-        # Values that are no texts name nothing, and a whole number may have too many digits for one.
+        # Other values name nothing, and a number may have too many digits to become a text.
         name, source = (each if isinstance(each := value.get(key), str) else "" for key in NAMING)
         if within and ":" in name and not name.startswith(OURS):
             yield name

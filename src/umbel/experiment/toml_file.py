@@ -20,7 +20,7 @@ from cattrs.gen import make_dict_structure_fn
 
 from umbel.algorithms.base import Algorithm
 from umbel.algorithms.restarts import innermost
-from umbel.checks import UsageError, check, nearest
+from umbel.checks import UsageError, check, nearest, shown
 from umbel.client.imports import imported
 from umbel.experiment.errors import TableError, problems
 from umbel.experiment.experiment import ExperimentSettings
@@ -337,7 +337,7 @@ def _entry(name: Any, kind: type) -> Any:
     if name is None:
         raise UsageError(f"name: missing; known: {', '.join(registry)}")
     if not isinstance(name, str):
-        raise UsageError(f"name: {name!r} is not a string")
+        raise UsageError(f"name: {shown(name)} is not a string")
     if name in registry:
         return registry[name]
     if name in STANDING_FOR:
