@@ -60,12 +60,14 @@ def drift_of(records: Sequence[Record], concepts: NDArray[np.int64] | None = Non
     1
     """
     ends = [record for record in records if record.clusters is not None]
+    if not ends:  # without time; SciPy is not imported in vain
+        return Drift(())
     clusters = np.array([record.clusters for record in ends], dtype=np.int64)
     steps = [record.step or 0 for record in ends]
     tracks = _tracks(clusters)
     pairs = zip(steps[1:], tracks[:-1], tracks[1:], strict=True)
     changes = tuple(_changes(step, *pair) for step, *pair in pairs)
-    if concepts is None or not ends:
+    if concepts is None:
         return Drift(changes, clusters=tracks)
     planted = concepts.T[steps]  # (S, M)
     there, well = clusters >= 0, _well_placed(clusters, planted)
