@@ -16,11 +16,14 @@ from umbel.algorithms.fedavg import FedAvg
 from umbel.algorithms.feddrift import FedDrift, FedDriftState
 from umbel.algorithms.fedgroup import FedGroup
 from umbel.algorithms.oracle import Oracle
+from umbel.checks import UsageError
 from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.result.run import Run
+from umbel.run.membership import Event, Membership
 from umbel.run.records import Record
 from umbel.run.time import Time
+from umbel.server.aggregation import Averaging
 
 # b_i in each step; the last one is for the test alone.
 TARGETS: list[list[float]] = [[0, 0, 0], [10, 12, 0], [10, 10, 0], [10, 10, 0]]
@@ -118,6 +121,47 @@ class TestFedDrift:
         *_, (state, record) = run.rounds(3)
         assert state.labels.tolist() == [1, 0, 1]
         assert record.measures["drifted"] == 0
+
+
+def in_steps(rows: list[dict[str, float]]) -> Federation:
+    """One example x = 1, y = b a step, of the clients that are named in it."""
+    steps = [
+        {name: (torch.ones(1, 1), torch.tensor([[float(b)]])) for name, b in row.items()}
+        for row in rows
+    ]
+    return Federation.over_time(steps)
+
+
+def test_only_batches_that_are_there_weigh_in_a_merge() -> None:
+    # As in the merge of 6 with one batch and of 7 with three, beside a client without examples in
+    # steps 1 and 2, which is in the cluster of model 0 and counts for nothing.
+    rows = [dict(zip("abcd", [*row, 0.0], strict=True)) for row in TARGETS[:1]]
+    rows += [dict(zip("abc", row, strict=True)) for row in TARGETS[1:]]
+    run = Run(drift(delta=4.0), in_steps(rows), Net(four, HALF_SQUARED), time=Time(rounds=1))
+    state: Any = [*run.rounds(3)][-1][0]
+    assert state.heard.sum(0).tolist() == [4, 3, 3, 0]
+    assert models(state) == [0.5, 8.625]
+
+
+def test_a_member_that_comes_at_a_new_step_has_not_drifted() -> None:
+    rows = [{"a": 0.0, "b": 0.0, "c": 10.0}] * 2 + [{"a": 10.0, "b": 0.0, "c": 30.0}] * 2
+    comes = Membership((Event(2, joins=("c",)),))
+    run = Run(
+        drift(delta=4.0),
+        in_steps(rows),
+        Net(four, HALF_SQUARED),
+        time=Time(rounds=1),
+        membership=comes,
+    )
+    state: Any = [*run.rounds(3)][-1][0]
+    assert state.drifted.tolist() == [True, False, False]
+
+
+def test_shared_parameters_are_refused() -> None:
+    shared = Averaging(shared=("weight",))
+    for method in (drift(averaging=shared), Oracle(local=STEP, averaging=shared)):
+        with pytest.raises(UsageError, match=r"averaging\.shared"):
+            states(method, concepts=[[0] * 4, [1] * 4, [0] * 4])
 
 
 @pytest.mark.parametrize(("migrate", "labels"), [(False, [0, 0, 1]), (True, [0, 1, 1])])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,26 @@ class TestSteps:
         assert [record.untimed() for record in result.records] == whole
         accuracies = [record.accuracy for record in whole[2::3]]
         assert result.so_far.accuracy == pytest.approx(np.mean(np.array(accuracies, dtype=float)))
+
+    def test_results_of_clients_are_of_the_steps_that_were_done(self, tmp_path: Path) -> None:
+        time = Time(rounds=1, keep="window")
+        run = Run(Oracle(local=LOCAL), federation(), net(), time=time, metrics=("macro-f1",))
+        result = run.save(tmp_path / "run", 2)
+        assert [client.group for client in result.clients] == [*"010101"]
+        assert [client.examples for client in result.clients] == [17, 20, 23, 26, 29, 32]
+        means = [record.measures["macro-f1"] for record in result.records]
+        found = result.so_far.measures["macro-f1"]
+        assert found == pytest.approx(np.mean(np.array(means, dtype=float)))
+        state: Any = result.state
+        assert state.concepts.shape == (CLIENTS, STEPS + 1)
+
+    def test_newcomers_are_assigned_by_what_they_keep(self) -> None:
+        run = Run(IFCA(num_clusters=2, local=LOCAL), federation(), net(), time=Time(rounds=2))
+        *_, (state, _) = run.rounds(2)
+        # The losses of a newcomer with the same examples are those that the round begins with.
+        found = run.assign(state, rounds=2)
+        alone = replace(run, federation=federation().at(0), time=None).assign(state, rounds=2)
+        assert torch.equal(found.scores, alone.scores[found.clients])
 
 
 class TestRefusals:

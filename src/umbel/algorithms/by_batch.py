@@ -9,12 +9,19 @@ import torch
 from torch import Tensor
 
 from umbel.algorithms.base import State, federate
+from umbel.checks import check
 from umbel.client.work import LocalTraining
 from umbel.flow import Flow
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context
 
 S = TypeVar("S", bound=State)
+
+
+def check_apart_by_batch(averaging: Averaging) -> None:
+    """Raise `UsageError` for shared parameters, which would move once for each model."""
+    expected = "() where models are trained one after another, each on its own examples"
+    check(not averaging.shared, "averaging.shared", averaging.shared, expected)
 
 
 def federate_by_batch(

@@ -10,8 +10,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from umbel.algorithms.base import Algorithm, Setup, State, Traits, one_model
-from umbel.algorithms.by_batch import federate_by_batch
+from umbel.algorithms.base import Algorithm, Known, Setup, State, Traits, one_model
+from umbel.algorithms.by_batch import check_apart_by_batch, federate_by_batch
 from umbel.checks import check_least
 from umbel.client.work import LocalTraining, ModelScores, Work
 from umbel.flow import Flow, Rows
@@ -29,6 +29,7 @@ class FedDriftState(State):
     """Labels are the models of the clients' latest examples."""
 
     owners: Tensor  # (M, T): the model to which each step's examples belong, -1 for none
+    heard: Tensor  # (M, T) bool: whether the client was heard of in the step, with examples of it
     isolated: Tensor  # (M,): the first step in which the client's new model may be shared again
     drifted: Tensor  # (M,) bool: whether the client has drifted at this step
     merged: int = 0  # models that were merged into others at this step
@@ -78,17 +79,23 @@ class FedDrift(Algorithm[FedDriftState]):
     def sends(self) -> tuple[Work, ...]:
         return (*super().sends, self._judge)
 
+    def check(self, known: Known) -> None:
+        super().check(known)
+        check_apart_by_batch(self.averaging)
+
     def init(self, setup: Setup) -> FedDriftState:
         first = one_model(setup)
         owners = torch.full((setup.num_clients, setup.num_steps + 1), -1)
-        nobody = torch.zeros_like(first.labels)
-        return FedDriftState(first.models, first.labels, owners, nobody, nobody.bool())
+        heard, nobody = torch.zeros_like(owners).bool(), torch.zeros_like(first.labels)
+        return FedDriftState(first.models, first.labels, owners, heard, nobody, nobody.bool())
 
     def round(self, state: FedDriftState, ctx: Context) -> Flow[FedDriftState]:
         if ctx.step == 0:
             owners = state.owners.clone()
             owners[:, 0] = 0  # one model for all
-            state = replace(state, owners=owners)
+            heard = state.heard.clone()
+            heard[ctx.cohort, 0] = True
+            state = replace(state, owners=owners, heard=heard)
         elif ctx.begins:
             state = yield from self._begun(state, ctx)
         return (yield from federate_by_batch(state, state.owners, ctx, self.local, self.averaging))
@@ -103,7 +110,8 @@ class FedDrift(Algorithm[FedDriftState]):
         best = fit.scores.nan_to_num(-torch.inf).where(usable, -torch.inf).argmax(1)
         owners = state.owners.clone()
         owners[fit.clients, ctx.step] = best
-        return replace(state, owners=owners, labels=state.labels.index_copy(0, fit.clients, best))
+        labels = state.labels.index_copy(0, fit.clients, best)
+        return self._heard(replace(state, owners=owners, labels=labels), fit.clients, ctx.step)
 
     def measure(self, state: FedDriftState) -> Mapping[str, float]:
         return {
@@ -115,6 +123,12 @@ class FedDrift(Algorithm[FedDriftState]):
     @property
     def _judge(self) -> ModelScores:
         return ModelScores(self.scores)
+
+    def _heard(self, state: FedDriftState, clients: Tensor, step: int) -> FedDriftState:
+        """The state with these clients noted as having examples of a step."""
+        heard = state.heard.clone()
+        heard[clients, step] = True
+        return replace(state, heard=heard)
 
     def _usable(self, state: FedDriftState, step: int) -> Tensor:
         """(K,) the models that free clients may choose, and that may be merged."""
@@ -130,16 +144,17 @@ class FedDrift(Algorithm[FedDriftState]):
         before = yield from model_scores(own, self._on(step - 1, ctx), self._judge)
         was = torch.full((len(labels),), torch.nan).double()
         was[before.clients] = before.scores[:, 0]
+        was[state.owners[:, step - 1] < 0] = torch.nan  # they were not there
         most, best = fit.scores.nan_to_num(-torch.inf).where(usable, -torch.inf).max(1)
         choosing = free[fit.clients] & most.isfinite()
         clients, best = fit.clients[choosing], best[choosing]
         labels = labels.index_copy(0, clients, best)
-        # A client that is new was not judged before: its difference is NaN, and no drift.
+        # The difference of a client that is new is NaN, which is no drift.
         away = clients[was[clients] - most[choosing] > self.delta]
         owners = state.owners.clone()
         owners[:, step] = labels
         state = replace(
-            state,
+            self._heard(state, fit.clients, step),
             labels=labels,
             owners=owners,
             drifted=torch.zeros_like(state.drifted).index_fill(0, away, True),
@@ -206,7 +221,7 @@ class FedDrift(Algorithm[FedDriftState]):
         cut = self.delta if self.merge_delta is None else self.merge_delta
         with ctx.clustering:
             groups = agglomerate(apart.fill_diagonal_(0), "complete", threshold=cut)
-        batches = torch.bincount(state.owners[state.owners >= 0], minlength=len(state.models))
+        batches = torch.bincount(state.owners[state.heard], minlength=len(state.models))
         become, models = torch.arange(len(state.models)), state.models.clone()
         for group in range(int(groups.max()) + 1):
             mine = chosen[groups == group]

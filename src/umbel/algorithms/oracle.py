@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from umbel.algorithms.base import Algorithm, Setup, State, Traits, federate
-from umbel.algorithms.by_batch import federate_by_batch
+from umbel.algorithms.by_batch import check_apart_by_batch, federate_by_batch
 from umbel.checks import check
 from umbel.client.work import LocalTraining
 from umbel.flow import Flow
@@ -46,6 +46,7 @@ class Oracle(Algorithm[State]):
         )
         assert setup.groups is not None
         if setup.concepts is not None:
+            check_apart_by_batch(self.averaging)
             models = setup.copies(int(setup.concepts.max()) + 1)
             return ConceptState(models, setup.concepts[:, 0], concepts=setup.concepts)
         return State(setup.copies(int(setup.groups.max()) + 1), setup.groups)

@@ -121,7 +121,8 @@ class Node:
             # A client may have no examples before a later step of time.
             [1] * federation.num_clients if self.private or timed else told(federation.train),
             told(federation.test),
-            None if groups is None else groups.tolist(),
+            # The server could not follow concepts that change.
+            None if groups is None or timed else groups.tolist(),
             SiteForm(
                 **vars(federation.form(self.net.objective)),
                 model=model_name(self.net),

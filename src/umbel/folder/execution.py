@@ -204,7 +204,7 @@ def _session(folder: RunFolder, run: Rounds, plan: Plan, sharing: int = 1) -> St
             seconds = (perf_counter() - clock) / sharing
             folder.sessions.note(began, seconds, plan.experiment.engine.precision)
     # Last, as it makes the run finished: one that was killed before still notes a session.
-    write_rows(folder.file("clusters.csv"), run.divided, scores)
+    write_rows(folder.file("clusters.csv"), run.clients_at(len(folder.records()) - 1), scores)
 
 
 def _rounds(

@@ -22,6 +22,7 @@ from umbel.folder.models_folder import MadeFor
 from umbel.folder.run_folder import RunFolder
 from umbel.notebooks import cut
 from umbel.run.drift import Drift, drift_of
+from umbel.run.metrics import names_of
 from umbel.run.records import MEGABYTE, Record, last_evaluated, over_steps
 from umbel.run.start import first_state, setup_of, unsaid
 from umbel.server.numbering import in_order_of_appearance
@@ -112,12 +113,15 @@ class SavedRun:
 
         With time, measures of quality are means over the ends of steps.
         """
-        return over_steps(self.records, last_evaluated(self.records))
+        return self._over_steps(last_evaluated(self.records))
+
+    def _over_steps(self, last: Record) -> Record:
+        return over_steps(self.records, last, names_of(self.experiment))
 
     @property
     def so_far(self) -> Record:
         """The record to judge by: the last one, or that of an unfinished run's last evaluation."""
-        return over_steps(self.records, self.last) if self.finished else self.last_evaluated
+        return self._over_steps(self.last) if self.finished else self.last_evaluated
 
     @cached_property
     def drift(self) -> Drift:
@@ -199,6 +203,7 @@ class SavedRun:
         _ = self.made_for  # whose files say of which run they are
         experiment, groups = self.experiment, [client.group for client in self.clients]
         method, net = self.algorithm, self.net
+        concepts = concepts_in(self.folder.file("concepts.csv"))
         # Only its form is needed: the checkpoint has the values.
         with unsaid():
             setup = setup_of(
@@ -208,6 +213,7 @@ class SavedRun:
                 experiment.seed,
                 tuple(client.name for client in self.clients),
                 None if "" in groups else np.unique(groups, return_inverse=True)[1],
+                None if concepts is None else concepts[[each.number for each in self.clients]],
             )
             template = first_state(method, net, setup)
         state: State = checkpoint.load(self.folder.file("checkpoint.safetensors"), template)[0]

@@ -289,16 +289,23 @@ OF_STEPS = ("loss", "accuracy", "worst", "accuracy_std", "weighted_accuracy")
 """What a run with time is judged by: means over its steps; and the agreements."""
 
 
-def over_steps(records: Sequence[Record], last: Record) -> Record:
-    """The record to judge a run by: the last one; with time, with means over the ends of steps."""
+def over_steps(records: Sequence[Record], last: Record, metrics: Sequence[str] = ()) -> Record:
+    """The record to judge a run by: the last one; with time, with means over the ends of steps.
+
+    `metrics` are the names of those measures that are means over clients of the run's metrics.
+    """
     ends = {record.step: record for record in records if record.judged("loss") is not None}
     if last.step is None or not ends:
         return last
-    means: dict[str, Any] = {}
+    means, measures = dict[str, Any](), dict(last.measures)
     for name in (*OF_STEPS, "ari", "purity", "nmi"):
         values = [value for each in ends.values() if (value := getattr(each, name)) is not None]
         means[name] = float(np.mean(values)) if values else None
-    return replace(last, **means)
+    for name in metrics:
+        found = [each.measures.get(name) for each in ends.values()]
+        known = [value for value in found if value is not None]
+        measures[name] = float(np.mean(known)) if known else None
+    return replace(last, **means, measures=measures)
 
 
 def _with_evaluation(before: Mapping[int, str], more: Mapping[int, str]) -> dict[int, str]:

@@ -137,7 +137,8 @@ class Rounds(Settings):
         object.__setattr__(self, "algorithm", completed(self.algorithm))
         check_private(self.algorithm, self.privacy, self.net)
         if self.time is not None:
-            self.time.check_with(self.federation, self.personal, are_elsewhere(self.engine))
+            about = self.federation, self.personal, self.participation
+            self.time.check_with(*about, are_elsewhere(self.engine))
         elif self.federation.num_steps is not None:
             how = "a Time, as these clients have steps: write time=umbel.Time(), or use one step"
             check(False, "time", None, f"{how}, federation.at(step)")
@@ -294,7 +295,8 @@ class Rounds(Settings):
         # The run's settings may name its clients, and these are others.
         all_there = replace(self, membership=None)
         everyone = all_there.context(rounds - 1, rounds, torch.arange(self.federation.num_clients))
-        found = asked(self, self.algorithm.assign(state, everyone), "not assigned to a cluster")
+        lack = "not assigned to a cluster"
+        found = asked(self, self.algorithm.assign(state, everyone), lack, everyone.step)
         return as_assigned(found, state, everyone)
 
     def scores(self, state: State, context: Context, on: Judged = "test") -> ClientScores:
@@ -329,6 +331,16 @@ class Rounds(Settings):
         if self.time is None or concepts is None:
             return self.federation.groups
         return concepts[:, self.time.step(number)]
+
+    def clients_at(self, number: int) -> Federation:
+        """The federation, with the groups and the numbers of examples of a round's step of time."""
+        if self.time is None:
+            return self.divided
+        sizes, train = self.time.sizes(self.federation, number), self.divided.train
+        if sizes is not None:
+            offsets = np.concatenate([[0], sizes.cumsum()])
+            train = replace(train, offsets=offsets, steps=None)
+        return replace(self.divided, train=train, groups=self.groups(number))
 
     def here(self, number: int) -> NDArray[np.int64]:
         """The clients that are there; with time, those that have examples of the round's step."""
@@ -536,17 +548,19 @@ class Loop:
         return {split: scores.among(members.clients, count) for split, scores in found.items()}
 
 
-def asked(run: Rounds, flow: Flow[T], lack: str) -> T:
+def asked(run: Rounds, flow: Flow[T], lack: str, step: int = 0) -> T:
     """Run a flow outside of a run's rounds, such as the assignment of newcomers.
 
     There is no record that could name absent clients, so a warning does, with the reasons; `lack`
     says what became of them. Clients answer from all of their training examples, those set apart
-    for fine-tuning included, and without noise, which is for training.
+    for fine-tuning included, and without noise, which is for training; with time, from those that
+    they keep at a step.
     """
     plain = run.divided is run.federation and run.privacy.clip is None
     whole = run if plain else replace(run, personal=None, privacy=Privacy())
     guard = run.judge(whole.clients)
-    found = drive(flow, guard)
+    timed = None if run.time is None else InTime.at(guard, run.federation, run.time, step)
+    found = drive(flow, timed or guard)
     missing, refused, _ = guard.take()
     reasons = dict.fromkeys(missing, "did not answer") | refused
     if reasons:

@@ -17,6 +17,7 @@ from umbel.data.schedules import NAMES
 from umbel.data.splits import Split
 from umbel.engines.storage import sizes_asked
 from umbel.flow import Engine, Flow, Layer, Replies, Request, Rows, ask
+from umbel.run.participation import Weighted
 from umbel.settings import Settings
 from umbel.summary import in_short
 
@@ -88,13 +89,24 @@ class Time(Settings):
         total: NDArray[np.int64] = counts.sum(axis=1)
         return total
 
-    def check_with(self, federation: Federation, personal: object, elsewhere: bool) -> None:
+    def check_with(
+        self,
+        federation: Federation,
+        personal: object,
+        participation: object,
+        elsewhere: bool,
+    ) -> None:
         """Raise `UsageError` for clients that a run with time can't have."""
         expected = "a number, as clients on other machines do not tell how many steps there are"
         check(self.steps is not None or not elsewhere, "time.steps", self.steps, expected)
         expected = "clients with steps: Federation.over_time, or a scenario that [time] is for"
         there = federation.num_steps is not None or elsewhere
         check(there, "time", "clients without steps", expected)
+        weighted = isinstance(participation, Weighted) and not participation.weights
+        expected = (
+            "a list over Flower with time: sites do not tell how many examples they will have"
+        )
+        check(not (weighted and elsewhere), "participation.weights", (), expected)
         expected = "left out with time: rounds are judged on the examples of the next step"
         apart = federation.validation
         some = apart is not None and bool(apart.sizes.any())

@@ -25,7 +25,7 @@ from umbel.result.outcomes import (
 )
 from umbel.result.run import Result
 from umbel.run.metrics import names_of
-from umbel.run.records import EVALUATION, NO_CLIENTS, Record, over_steps
+from umbel.run.records import EVALUATION, NO_CLIENTS, Record
 from umbel.server.cluster_count import ClusterCount
 from umbel.summary import counted, few, in_a_row, number_text, scaled_text
 
@@ -89,7 +89,7 @@ def comparison(runs: Sequence[Result]) -> Table:
     for name in (*qualities, *agreement, "K", "MB\ndown", "MB\nup", "s"):
         table.add_column(name, justify="right", no_wrap=True)
     for name, seeded in methods:
-        last = [over_steps(run.records, run.last) for run in seeded]
+        last = [run.so_far if run.finished else run.last for run in seeded]
         accuracy = spread_text([r.accuracy for r in last], 3)
         worst = mean_text([r.worst for r in last], 2)
         ari, purity = spread_text([r.ari for r in last], 2), mean_text([r.purity for r in last], 2)
@@ -141,7 +141,7 @@ def metrics(runs: Sequence[Result]) -> list[Table]:
     names = list(dict.fromkeys(name for run in runs for name in names_of(run.experiment)))
     methods, columns, tables = by_method(runs), [], []
     for name in names:
-        values = [[run.last.measures.get(name) for run in seeded] for _, seeded in methods]
+        values = [[run.so_far.measures.get(name) for run in seeded] for _, seeded in methods]
         columns.append((name, [spread_text(each, 3, True) for each in values]))
     for some in fitting(columns):
         table = frameless("method")
