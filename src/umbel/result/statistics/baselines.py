@@ -59,7 +59,7 @@ class Baselines:
             kind = baseline_of(run.experiment)
             if kind and run.finished:
                 # A copy does not hold the records that the run has read.
-                baseline = Baseline(replace(run), run.last)
+                baseline = Baseline(replace(run), run.so_far)
                 found.setdefault((kind, run.experiment.seed), []).append(baseline)
         return cls({key: tuple(each) for key, each in found.items()})
 
