@@ -172,3 +172,18 @@ def test_nodes_of_flower_are_asked_by_their_names_and_numbers(tmp_path: Path) ->
         experiment = replace(SMALL, participation=participation)
         found = last_state(experiment, grid_of(experiment, tmp_path))
         assert_same_state(found, last_state(experiment, None), 1e-4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfWard(Participation):
+    """The clients of one ward."""
+
+    def cohort(self, number: int, federation: Federation, rng: np.random.Generator) -> ArrayLike:  # noqa: ARG002
+        return [n for n, ward in enumerate(federation.attributes["ward"]) if ward == "x"]
+
+
+def test_rules_of_ones_own_know_the_attributes_of_those_who_are_there() -> None:
+    wards = replace(FEDERATION, attributes={"ward": ("y", "x", "y", "x")})
+    membership = umbel.Membership((umbel.Event(1, leaves=("b",)),))
+    run = replace(run_with(OfWard()), federation=wards, membership=membership)
+    assert [run.context(number, 2).cohort.tolist() for number in range(2)] == [[1, 3], [3]]

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from umbel.checks import UsageError, check, nearest
+from umbel.data.attributes import picked
 from umbel.data.federation import Federation
 from umbel.data.splits import Split
 from umbel.seeds import Stream, generator
@@ -172,5 +173,10 @@ def _present(
     """Return a federation of these clients, with numbers of examples but without the examples."""
     train, offsets = federation.train, np.concatenate([[0], sizes[here].cumsum()])
     split = Split(train.x[:0], train.y[:0], offsets)
-    names = tuple(federation.names[client] for client in here)
-    return Federation(split, split, names=names, num_classes=federation.num_classes)
+    return Federation(
+        split,
+        split,
+        names=tuple(federation.names[client] for client in here),
+        num_classes=federation.num_classes,
+        attributes=picked(federation.attributes, here),
+    )
