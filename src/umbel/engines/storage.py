@@ -27,9 +27,8 @@ class Storage:
     train: Split
     test: Split
     validation: Split | None = None
-    latest: dict[str, tuple[tuple[Tensor, ...], Split]] = field(
-        default_factory=dict
-    )  # as `split` found it
+    # the last request of each split with steps of time, and what `split` found for it
+    latest: dict[str, tuple[tuple[Tensor, ...], Split]] = field(default_factory=dict)
 
     __repr__ = in_short
 
@@ -77,20 +76,16 @@ def chosen(work: Work, *, train: T, test: T, validation: T | None) -> T:
 def store(federation: Federation, dtype: torch.dtype, device: torch.device) -> Storage:
     """Move and cast the examples once; tensors that fit already are not copied."""
 
-    done: dict[int, Split] = {}  # examples that are for training and for the test are moved once
-
     def cast(values: Tensor) -> Tensor:
         wanted = dtype if values.is_floating_point() else values.dtype
         return values.to(device, wanted).contiguous()
 
     def moved(split: Split) -> Split:
-        if id(split) not in done:
-            done[id(split)] = replace(split, x=cast(split.x), y=cast(split.y))
-        return done[id(split)]
+        return replace(split, x=cast(split.x), y=cast(split.y))
 
-    validation = federation.validation
+    train, validation = moved(federation.train), federation.validation
     return Storage(
-        moved(federation.train),
-        moved(federation.test),
+        train,
+        train if federation.test is federation.train else moved(federation.test),
         None if validation is None else moved(validation),
     )
