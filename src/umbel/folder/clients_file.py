@@ -18,7 +18,7 @@ from umbel.files.reading import read_bytes
 from umbel.files.spreadsheet_cells import csv_rows, csv_text
 from umbel.folder.identity import check_identity, identity
 from umbel.run.digests import digest
-from umbel.run.records import Record
+from umbel.run.records import Record, ends_of_steps
 from umbel.run.scores import ClientScores, Tuning
 
 COLUMNS = ("client", "group", "cluster", "examples", "accuracy", "loss")
@@ -194,7 +194,7 @@ def concepts_in(file: Path) -> NDArray[np.int64] | None:
 
 def with_means(clients: list[Client], records: Sequence[Record]) -> list[Client]:
     """Return clients with means over the ends of steps; as they are, without time."""
-    ends = [record for record in records if record.clusters is not None]
+    ends = ends_of_steps(records)
     if not ends:
         return clients
 

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from umbel.algorithms import Oracle
 from umbel.report.figures.charts import Chart, Dot, Line, Scatter
 from umbel.report.figures.panels import Panel
 from umbel.result.outcomes import Methods, mean_text
 from umbel.result.run import Result
-from umbel.run.records import Record
+from umbel.run.records import ends_of_steps
 from umbel.summary import counted, number_text
 
 MOST_PATHS = 60
@@ -22,16 +23,11 @@ CAPTION = (
 )
 
 
-def ends_of(run: Result) -> list[Record]:
-    """The records of the ends of steps."""
-    return [record for record in run.records if record.clusters is not None]
-
-
 def steps(run: Result) -> list[list[str]]:
     """A row of `HEADS` for each step."""
     changes = {each.step: each for each in run.drift.changes}
     rows = []
-    for record in ends_of(run):
+    for record in ends_of_steps(run.records):
         one, step = changes.get(record.step or 0), str(record.step)
         accuracy = number_text(record.accuracy, 3)
         counts = [] if one is None else [one.moves, one.splits, one.births, one.merges, one.deaths]
@@ -52,10 +48,11 @@ def said(run: Result) -> str:
 
 def followed(methods: Methods) -> list[tuple[str, list[str]]]:
     """Columns of a comparison over time, each with a cell for every method; [] without time."""
-    if not all(run.records and run.records[-1].step is not None for _, rs in methods for run in rs):
+    every = [run for _, runs in methods for run in runs]
+    if not all(run.records and run.records[-1].step is not None for run in every):
         return []
-    named = {type(run.experiment.algorithm).__name__: runs for _, runs in methods for run in runs}
-    best = {r.experiment.seed: r.so_far.accuracy for r in named.get("Oracle", ())}
+    oracles = [run for run in every if isinstance(run.experiment.algorithm, Oracle)]
+    best = {run.experiment.seed: run.so_far.accuracy for run in oracles}
 
     def gap(runs: Sequence[Result]) -> str:
         pairs = [(best.get(run.experiment.seed), run.so_far.accuracy) for run in runs]
@@ -67,8 +64,11 @@ def followed(methods: Methods) -> list[tuple[str, list[str]]]:
         return mean_text(sums, 1)
 
     columns = [("behind the oracle", [gap(runs) for _, runs in methods])]
-    for head, name in (("drifts found", "found"), ("delay", "delay"), ("false alarms",) * 2):
-        name = name.replace(" ", "_")
+    for head, name in (
+        ("drifts found", "found"),
+        ("delay", "delay"),
+        ("false alarms", "false_alarms"),
+    ):
         cells = [mean_text([getattr(run.drift, name) for run in runs], 1) for _, runs in methods]
         columns.append((head, cells))
     columns += [(name, [total(runs, name) for _, runs in methods]) for name in ("moves", "merges")]
@@ -80,7 +80,7 @@ def panels(run: Result) -> list[Panel]:
     tracks = run.drift.clusters
     if len(tracks) < 2:
         return []
-    x = tuple(float(record.step or 0) for record in ends_of(run))
+    x = tuple(float(record.step or 0) for record in ends_of_steps(run.records))
     numbers = np.unique(tracks[tracks >= 0]).tolist()
     counts = np.array([(tracks == number).sum(axis=1) for number in numbers])  # (K, S)
     tops = counts.cumsum(axis=0)

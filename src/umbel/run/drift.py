@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.run.records import Record
+from umbel.run.records import Record, ends_of_steps
 from umbel.summary import in_short
 
 
@@ -59,7 +59,7 @@ def drift_of(records: Sequence[Record], concepts: NDArray[np.int64] | None = Non
     >>> drift_of(steps).changes[0].splits
     1
     """
-    ends = [record for record in records if record.clusters is not None]
+    ends = ends_of_steps(records)
     if not ends:  # without time; SciPy is not imported in vain
         return Drift(())
     clusters = np.array([record.clusters for record in ends], dtype=np.int64)

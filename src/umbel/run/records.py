@@ -279,6 +279,11 @@ def last_evaluated(records: Sequence[Record]) -> Record:
     return (scored or records)[-1]
 
 
+def ends_of_steps(records: Sequence[Record]) -> list[Record]:
+    """Return the records of the last rounds of steps of time; none without time."""
+    return [record for record in records if record.clusters is not None]
+
+
 OF_CLIENTS = ("clusters", "client_accuracies", "client_losses")
 """Results of each client at the end of a step."""
 

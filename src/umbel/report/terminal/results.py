@@ -13,7 +13,7 @@ from umbel.folder.clients_file import Client, by_cluster
 from umbel.newcomers.assignment import Assignment
 from umbel.report import over_time
 from umbel.report.clients import not_served_apart
-from umbel.report.terminal.tables import add_columns, fitting, folded, frameless, row
+from umbel.report.terminal.tables import Columns, add_columns, fitting, folded, frameless, row
 from umbel.result.outcomes import (
     Methods,
     by_method,
@@ -57,8 +57,14 @@ def steps(run: Result) -> Table:
 
 def _over_time(runs: Sequence[Result]) -> list[Table]:
     """How methods followed drifts, one row per method; [] without time."""
-    methods, tables = by_method(runs), []
-    for some in fitting(over_time.followed(methods)):
+    methods = by_method(runs)
+    return _of_columns(methods, over_time.followed(methods))
+
+
+def _of_columns(methods: Methods, columns: Columns) -> list[Table]:
+    """Tables with a row per method and these columns, as many in each as fit."""
+    tables = []
+    for some in fitting(columns):
         table = frameless("method")
         add_columns(table, some)
         for number, (name, _) in enumerate(methods):
@@ -139,17 +145,11 @@ def _num_set_aside(record: Record) -> int:
 def metrics(runs: Sequence[Result]) -> list[Table]:
     """Measures besides loss and accuracy, one row per method; each table fits 80 columns."""
     names = list(dict.fromkeys(name for run in runs for name in names_of(run.experiment)))
-    methods, columns, tables = by_method(runs), [], []
+    methods, columns = by_method(runs), []
     for name in names:
         values = [[run.so_far.measures.get(name) for run in seeded] for _, seeded in methods]
         columns.append((name, [spread_text(each, 3, True) for each in values]))
-    for some in fitting(columns):
-        table = frameless("method")
-        add_columns(table, some)
-        for number, (name, _) in enumerate(methods):
-            row(table, name, *(cells[number] for _, cells in some))
-        tables.append(table)
-    return tables
+    return _of_columns(methods, columns)
 
 
 def assignment(assigned: Assignment) -> Table:
