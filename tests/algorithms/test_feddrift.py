@@ -157,6 +157,23 @@ def test_a_member_that_comes_at_a_new_step_has_not_drifted() -> None:
     assert state.drifted.tolist() == [True, False, False]
 
 
+def test_a_model_whose_clients_are_forgotten_is_kept_as_it_was_in_a_merge() -> None:
+    # As in the merge of 6 and 7; client d drifts in step 1, too, to 16, and is forgotten then.
+    last = [0.0, 30.0, 30.0, 30.0]
+    rows = [dict(zip("abcd", [*r, b], strict=True)) for r, b in zip(TARGETS, last, strict=True)]
+    goes = Membership((Event(2, leaves=("d",)),), forget_after=0)
+    run = Run(
+        drift(delta=4.0),
+        in_steps(rows),
+        Net(four, HALF_SQUARED),
+        time=Time(rounds=1),
+        membership=goes,
+    )
+    state: Any = [*run.rounds(3)][-1][0]
+    assert models(state) == [0.5, 8.625, 16]
+    assert state.labels.tolist() == [1, 1, 0]
+
+
 def test_shared_parameters_are_refused() -> None:
     shared = Averaging(shared=("weight",))
     for method in (drift(averaging=shared), Oracle(local=STEP, averaging=shared)):

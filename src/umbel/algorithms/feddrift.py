@@ -225,7 +225,11 @@ class FedDrift(Algorithm[FedDriftState]):
         become, models = torch.arange(len(state.models)), state.models.clone()
         for group in range(int(groups.max()) + 1):
             mine = chosen[groups == group]
+            if len(mine) < 2:
+                continue
             weights = batches[mine].to(models.dtype)
+            if not bool(weights.any()):  # nobody whose batches are behind them is known any more
+                weights = torch.ones_like(weights)
             models[mine[0]] = weights @ models[mine] / weights.sum()
             become[mine] = mine[0]
         left, numbers = torch.unique(become, return_inverse=True)
