@@ -13,7 +13,7 @@ import pytest
 from tests.algorithms.test_contract import LOCAL
 from tests.flower.grid import MemoryGrid
 from tests.flower.small import SMALL, having
-from umbel import CFLGP, FLACC, IFCA, Event, FedAvg, Membership, load
+from umbel import CFLGP, FLACC, IFCA, Event, FedAvg, Membership, Time, load
 from umbel.algorithms.base import Algorithm
 from umbel.algorithms.feddrift import FedDrift
 from umbel.checks import QuorumError
@@ -24,6 +24,7 @@ from umbel.flower.registry import Roll
 from umbel.flower.server import Settings, serve
 from umbel.folder.run_folder import RunFolder
 from umbel.result.run import Experiment
+from umbel.run.drift import drift_of
 from umbel.testing import assert_same_state
 
 ROUNDS = 8
@@ -59,6 +60,19 @@ def clients(names: Sequence[str], seed: int = 0) -> Federation:
     return Federation.from_arrays(train, test, names=names, num_classes=10)
 
 
+def over_time(names: Sequence[str]) -> Federation:
+    """Clients with new examples in each of five steps; "c" is of the other group from step 2 on."""
+    steps = []
+    for step in range(5):
+        drawn = clients(names, seed=step).train
+        there = {name: drawn.of(number) for number, name in enumerate(names)}
+        if step >= 2 and "c" in there:
+            x, y = there["c"]
+            there["c"] = x, 9 - y
+        steps.append(there)
+    return Federation.over_time(steps, num_classes=10)
+
+
 @dataclass
 class Scheduled(MemoryGrid):
     """Nodes that are there in some rounds; the round is told by the run's records."""
@@ -85,7 +99,8 @@ def grid_of(
     tmp_path.mkdir(exist_ok=True)
     file = tmp_path / "experiment.toml"
     file.write_text(write(experiment))
-    apps = {n: client_app(file, having(clients(each))) for n, each in enumerate(NODES, start=1)}
+    made = clients if experiment.time is None else over_time
+    apps = {n: client_app(file, having(made(each))) for n, each in enumerate(NODES, start=1)}
     configs: dict[int, dict[str, Any]] = {n: {"memory-dir": str(tmp_path)} for n in apps}
     return Scheduled(apps, configs, folder=tmp_path / "runs" / "small-seed0", gone=gone, **more)
 
@@ -97,27 +112,36 @@ def served(grid: Scheduled, experiment: Experiment) -> RunFolder:
 
 
 @pytest.mark.parametrize(
-    "method",
-    [FLACC(LOCAL, n_sep=2), IFCA(local=LOCAL), CFLGP(local=LOCAL), FedDrift(local=LOCAL)],
-    ids=lambda method: type(method).__name__,
+    ("method", "time"),
+    [
+        (FLACC(LOCAL, n_sep=2), None),
+        (IFCA(local=LOCAL), None),
+        (CFLGP(local=LOCAL), None),
+        (FedDrift(local=LOCAL), None),
+        (FedDrift(local=LOCAL), Time(rounds=2, steps=4)),
+    ],
+    ids=["FLACC", "IFCA", "CFLGP", "FedDrift", "FedDrift-over-time"],
 )
 def test_a_simulation_with_the_same_schedule_ends_the_same(
-    method: Algorithm[Any], tmp_path: Path
+    method: Algorithm[Any], time: Time | None, tmp_path: Path
 ) -> None:
-    experiment = replace(EXPERIMENT, algorithm=method)
+    experiment = replace(EXPERIMENT, algorithm=method, time=time)
     folder = served(grid_of(tmp_path, experiment), experiment)
-    everyone = clients([name for names in NODES for name in names])
+    names = [name for node in NODES for name in node]
+    everyone = clients(names) if time is None else over_time(names)
     there = replace(experiment, membership=Membership(EVENTS, forget_after=2))
-    *rounds, (state, _) = there.run(everyone, there.engine).rounds(ROUNDS)
+    *rounds, last = there.run(everyone, there.engine).rounds(ROUNDS)
     found = load(folder.path)
-    assert_same_state(found.state, state, tolerance=1e-4)
+    assert_same_state(found.state, last[0], tolerance=1e-4)
     for record, (_, expected) in zip(found.records, rounds, strict=False):
         assert (record.joined, record.left) == (expected.joined, expected.left)
         assert record.missing == ()
         assert record.accuracy == pytest.approx(expected.accuracy, abs=1e-3)
-    # The last two are away, and keep their places.
-    assert list(found.clusters) == [name for names in NODES for name in names]
-    assert [client.loss is None for client in found.clients] == [n in (3, 4) for n in range(7)]
+    assert found.drift.changes == drift_of([record for _, record in [*rounds, last]]).changes
+    # Those of the second node are away, and keep their places and the results of earlier steps.
+    assert list(found.clusters) == names
+    away = (3, 4) if time is None else ()
+    assert [client.loss is None for client in found.clients] == [n in away for n in range(7)]
 
 
 @pytest.mark.parametrize("killed_in", [1, 3, 6])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from itertools import zip_longest
 from numbers import Integral
 from pathlib import Path
 
@@ -199,9 +200,11 @@ def with_means(clients: list[Client], records: Sequence[Record]) -> list[Client]
         return clients
 
     def means(columns: Iterable[Sequence[float | None] | None]) -> list[float | None]:
-        table = np.array([column or () for column in columns], dtype=np.float64)  # None is NaN
+        # (M, S), None is NaN. The roll of a run over Flower grows, so that later steps have more.
+        rows = zip_longest(*(column or () for column in columns))
+        table = np.array([*rows], dtype=np.float64)
         known = ~np.isnan(table)
-        sums, counts = np.where(known, table, 0).sum(axis=0), known.sum(axis=0)
+        sums, counts = np.where(known, table, 0).sum(axis=1), known.sum(axis=1)
         return [float(s / n) if n else None for s, n in zip(sums, counts, strict=True)]
 
     accuracies = means(record.client_accuracies for record in ends)

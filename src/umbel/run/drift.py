@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +62,9 @@ def drift_of(records: Sequence[Record], concepts: NDArray[np.int64] | None = Non
     ends = ends_of_steps(records)
     if not ends:  # without time; SciPy is not imported in vain
         return Drift(())
-    clusters = np.array([record.clusters for record in ends], dtype=np.int64)
+    # The roll of a run over Flower grows, so that later steps have more clients.
+    rows = zip_longest(*(record.clusters or () for record in ends), fillvalue=-1)
+    clusters = np.array([*rows], dtype=np.int64).T
     steps = [record.step or 0 for record in ends]
     tracks = _tracks(clusters)
     pairs = zip(steps[1:], tracks[:-1], tracks[1:], strict=True)
