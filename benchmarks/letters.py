@@ -133,7 +133,7 @@ def same_name(scenario: OverlappingLabels) -> tuple[float, float]:
 
 def watched(experiment: ExperimentSettings, sources: Sources) -> Iterator[tuple[Record, int]]:
     """The records of the rounds that are shown, and how many models some client uses."""
-    last = experiment.rounds - 1
+    last = experiment.most_rounds - 1
     for state, record in experiment.open(sources).rounds(experiment.rounds):
         if record.round + 1 in SHOWN or record.round == last:
             yield record, len(torch.unique(state.labels))

@@ -318,4 +318,4 @@ def test_a_run_in_the_first_round_of_another_process_is_found_and_left_to_it(
         with pytest.raises(InUseError):
             list(execute(there, Sources.default()))
         with pytest.raises(UsageError, match="another"):
-            RunFolder.begin(tmp_path, replace(EXPERIMENT, rounds=EXPERIMENT.rounds + 1))
+            RunFolder.begin(tmp_path, replace(EXPERIMENT, rounds=EXPERIMENT.most_rounds + 1))

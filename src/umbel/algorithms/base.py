@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -84,12 +85,16 @@ class KeptState(State):
         return self.inner[0].labels_end
 
 
+OPEN = sys.maxsize
+"""The number of rounds of a run that goes on until it is stopped."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Setup:
     """All that a method may know before the first round; the argument of `Algorithm.init`."""
 
     num_clients: int  #: M, the clients of the federation
-    num_rounds: int  #: total number of rounds of the run
+    num_rounds: int  #: total number of rounds of the run; `OPEN` if it goes on until it is stopped
     participation: float  #: share of the clients asked in each round
     layout: Layout  #: the names and shapes of a model's values
     new_model: Callable[[int], Tensor]  #: number of a model -> its initial values (P,)

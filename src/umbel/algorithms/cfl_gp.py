@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from umbel.algorithms.base import (
+    OPEN,
     Algorithm,
     Assigned,
     Known,
@@ -138,6 +139,9 @@ class CFLGP(Algorithm[CFLGPState]):
         return work, Feature(work)
 
     def init(self, setup: Setup) -> CFLGPState:
+        ends = setup.num_rounds < OPEN or self.until_round is not None
+        expected = 'a number with rounds = "until-stopped": by default it is a tenth of the rounds'
+        check(ends or self.patience is not None, "patience", self.patience, expected)
         rng = np.random.default_rng(setup.seed)
         count, clients = self.num_clusters, setup.num_clients
         models = setup.new_models(count, self.averaging.shared)

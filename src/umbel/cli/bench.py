@@ -142,7 +142,7 @@ class Maker:
             except UsageError as error:
                 left_out[name] = str(error)
         runs = (bench.trials + bench.seeds) * len(bench.methods.keys() - left_out.keys())
-        return left_out, runs * (beside + plain.rounds * record.seconds * bench.cost)
+        return left_out, runs * (beside + plain.most_rounds * record.seconds * bench.cost)
 
     def make(self, scenario: BenchScenario, left_out: Mapping[str, str]) -> ScenarioResults:
         """Choose the settings of each method by its trial runs, and make its runs."""

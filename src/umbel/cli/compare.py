@@ -35,7 +35,7 @@ from umbel.experiment.sweep import OF_CONTROL, Sweep, parts_of, sweep, values_of
 from umbel.experiment.toml_file import plain, structured
 from umbel.files.atomic import writing_to
 from umbel.folder.run_folder import RunFolder, runs_in
-from umbel.run.start import unsaid
+from umbel.run.start import UNTIL_STOPPED, unsaid
 from umbel.summary import counted
 from umbel.version import ONE_RELEASE, differing
 
@@ -92,6 +92,9 @@ def check_start(
 
     Raises `UsageError` that names the experiment that can't start, or a folder of another one.
     """
+    for first in (group[0] for group in groups):
+        expected = "a number: only runs that end are compared"
+        check(first.rounds != UNTIL_STOPPED, f"{first.name}: rounds", first.rounds, expected)
     unlike: Counter[str] = Counter()
     for seeded in (seeded for group in groups for seeded in group):
         folder = RunFolder.of(runs_dir, seeded)

@@ -41,7 +41,7 @@ Report: TypeAlias = Callable[[Record], None]
 class Screen(Protocol):
     """This process's own terminal, or the way to that of another."""
 
-    def progress(self, title: str, rounds: int) -> AbstractContextManager[Report]:
+    def progress(self, title: str, rounds: int | None) -> AbstractContextManager[Report]:
         """Show a run while it goes on."""
 
     def say(self, text: str) -> None:
@@ -56,7 +56,7 @@ class OwnScreen:
     to_stderr: bool = False  # whether standard output is reserved for other output
 
     @contextmanager
-    def progress(self, title: str, rounds: int) -> Iterator[Report]:
+    def progress(self, title: str, rounds: int | None) -> Iterator[Report]:
         with watched(title, rounds, self.lines, self.to_stderr) as tell:
             yield lambda record: tell(record.round + 1, one_line(record, rounds))
 
@@ -94,7 +94,7 @@ def advance(
         title = titled(experiment.name, [experiment.seed])
         with (
             exposed(metrics, folder, run, plan, screen.say) as rounds,
-            screen.progress(title, experiment.rounds) as report,
+            screen.progress(title, experiment.planned_rounds) as report,
         ):
             for record in rounds:
                 report(record)
@@ -111,7 +111,7 @@ def advance_together(folders: Sequence[RunFolder], sources: Sources, screen: Scr
     title = titled(experiment.name, [folder.experiment.seed for folder in folders])
     with (
         resumable("the same command", folders),
-        screen.progress(title, experiment.rounds) as report,
+        screen.progress(title, experiment.planned_rounds) as report,
     ):
         return execute_together(folders, sources, report)
 

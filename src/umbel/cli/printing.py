@@ -60,4 +60,5 @@ def how_far(folder: RunFolder) -> str:
     done, stop = len(folder.records()), folder.stop
     if stop is None:
         return counted(done, "round")
-    return f"{done} of {folder.experiment.rounds} rounds: {stop.why}"
+    most = folder.experiment.planned_rounds
+    return f"{counted(done, 'round') if most is None else f'{done} of {most} rounds'}: {stop.why}"

@@ -48,7 +48,7 @@ def watch(run: Path, once: bool) -> None:
                 told = min(told, len(records))  # a resumed run may repeat rounds
                 names = names_on_the_roll(run)
                 for record in records[told:]:
-                    say(line_of_round(record, now.experiment.rounds, names))
+                    say(line_of_round(record, now.experiment.planned_rounds, names))
                 told = len(records)
                 sys.stdout.flush()
             if finished or once:

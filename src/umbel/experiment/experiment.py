@@ -27,7 +27,7 @@ from umbel.run.metrics import check_names
 from umbel.run.participation import Participation, smallest_share
 from umbel.run.personal import Personal
 from umbel.run.rounds import Opened, Rounds
-from umbel.run.start import check_private, check_settings
+from umbel.run.start import UNTIL_STOPPED, NumRounds, check_private, check_settings, total
 from umbel.run.time import Time
 from umbel.run.wrappers import completed, under
 from umbel.settings import Settings
@@ -55,7 +55,9 @@ class ExperimentSettings(Settings):
     name: str = "experiment"  #: name of the run's folder
     description: str = ""  #: sentence for `umbel list`
     seed: int = 0  #: seed of all random numbers
-    rounds: int = 100  #: communication rounds
+    #: communication rounds; "until-stopped": the run goes on until it is stopped, and its models
+    #: are written at each checkpoint
+    rounds: NumRounds = 100
     #: share of the clients asked in each round, in (0, 1], or how they are drawn
     participation: float | Participation = 1.0
     evaluate_every: int = 1  #: rounds between evaluations; the last round is always evaluated
@@ -80,7 +82,8 @@ class ExperimentSettings(Settings):
         check_settings(self.seed, self.participation, self.evaluate_every, private)
         object.__setattr__(self, "algorithm", completed(self.algorithm))
         check_private(self.algorithm, self.privacy)
-        check_least(self, 1, "rounds", "checkpoint_every")
+        _ = self.most_rounds
+        check_least(self, 1, "checkpoint_every")
         check_names(self.metrics or ())
         with under("algorithm", self.algorithm):
             self.algorithm.check(Known(smallest_share(self.participation), _clients(self.scenario)))
@@ -92,6 +95,16 @@ class ExperimentSettings(Settings):
 
     def __hash__(self) -> int:
         return hash(tuple(vars(self).values()))
+
+    @property
+    def most_rounds(self) -> int:
+        """The number of rounds, or `OPEN`."""
+        return total(self.rounds)
+
+    @property
+    def planned_rounds(self) -> int | None:
+        """The number of rounds; None if the run goes on until it is stopped."""
+        return None if self.rounds == UNTIL_STOPPED else self.rounds
 
     def with_seed(self, seed: int) -> Self:
         """Return the experiment with another seed."""

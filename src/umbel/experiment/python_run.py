@@ -21,9 +21,12 @@ from umbel.experiment.made_in_python import (
 )
 from umbel.run.objective_digests import other_functions
 from umbel.run.rounds import Rounds
+from umbel.run.start import NumRounds
 
 
-def described(run: Rounds, name: str, rounds: int, checkpoint_every: int) -> ExperimentSettings:
+def described(
+    run: Rounds, name: str, rounds: NumRounds, checkpoint_every: int
+) -> ExperimentSettings:
     """Turn a run into an experiment that a folder can hold: the one it was opened from, if any.
 
     Raises `UsageError` where it has a part that no folder can hold.

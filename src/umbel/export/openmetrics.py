@@ -40,7 +40,7 @@ COUNTERS = {
 """Counters and their meanings; Prometheus calls them `umbel_rounds_total` and so on."""
 
 GAUGES = {
-    "planned_rounds": "Rounds that the run is to have.",
+    "planned_rounds": "Rounds that the run is to have, if that is planned.",
     "last_round_timestamp_seconds": "Time of the last round's end, or of the start before it.",
     "clusters": "Clusters that have clients.",
     "accuracy": "Mean over clients of the accuracy, on validation examples if there are any.",
@@ -88,7 +88,7 @@ def exposed(
     except ImportError:
         raise UsageError('metrics: needs an extra: pip install "umbel[metrics]"') from None
     numbers = Numbers(run, folder.path.name, plain(plan.experiment.algorithm)["name"])
-    numbers.set("planned_rounds", plan.experiment.rounds)
+    numbers.set("planned_rounds", plan.experiment.planned_rounds)
     numbers.set("epsilon_limit", run.privacy.max_epsilon)
     host, port = address
     try:

@@ -175,10 +175,10 @@ def link(file: Path, other: Path) -> None:
 
     It is on disk only after a call of `settle`.
     """
-    try:
-        os.link(file, other)
-    except OSError:
-        with replacing(other, settled=False) as beside:
+    with replacing(other, settled=False) as beside:
+        try:
+            os.link(file, beside)
+        except OSError:
             shutil.copy(file, beside)
 
 

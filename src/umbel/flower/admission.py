@@ -61,7 +61,7 @@ def count(
         if requests > most * starts:
             allowed = f"the {most * starts} that this node allows (its setting max-requests)"
             raise RefusedError(f"client {client!r}: more requests in a round than {allowed}")
-        if rounds > of.rounds + MORE_ROUNDS:
+        if rounds > of.most_rounds + MORE_ROUNDS:
             raise RefusedError(f"client {client!r}: more rounds than the experiment's {of.rounds}")
         kept[client] = seed, requests, rounds
     # Flower's records hold lists of numbers and texts, so the table is kept by column.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -241,7 +241,7 @@ def _proceed(
     with exposed(settings.address, folder, run, Plan.of(folder, run), log.info) as rounds:
         for record in rounds:
             engine.tell(record.refused)
-            log.info(terminal.one_line(record, experiment.rounds))
+            log.info(terminal.one_line(record, experiment.planned_rounds))
     if to_describe:
         _describe(folder, run)
 
@@ -297,7 +297,8 @@ def _show_in_the_log_of_the_run() -> None:
 def _folder(experiment: ExperimentSettings, settings: Settings) -> RunFolder:
     """Return the folder of the run, which is created unless the run was begun.
 
-    Raises `UsageError` if it holds another experiment, or a run in one process.
+    The rounds of a run that is not finished may be others than before. Raises `UsageError` if it
+    holds another experiment, or a run in one process.
     """
     place = whole_path(settings.runs_dir)
     folder = RunFolder.of(place, experiment)
@@ -308,9 +309,14 @@ def _folder(experiment: ExperimentSettings, settings: Settings) -> RunFolder:
         go_on = command("show" if folder.finished else "resume", folder.path)
         how = f"`{go_on}`, or choose another name, seed or runs-dir"
         raise UsageError(f"{folder.path}: holds a run that was not begun over Flower; {how}")
-    if without_paths(folder.runnable) != without_paths(experiment):
+    there = folder.runnable
+    asked = there if folder.finished else replace(there, rounds=experiment.rounds)
+    if without_paths(asked) != without_paths(experiment):
         expected = "choose another name, seed or runs-dir"
         raise UsageError(f"{folder.path}: holds another experiment; {expected}")
+    if asked.rounds != there.rounds:
+        with folder.locked():
+            folder.settings.write(asked)
     return folder
 
 

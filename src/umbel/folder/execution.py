@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from time import perf_counter
 from typing import Literal, TypeAlias
 
-from umbel.algorithms.base import State
+from umbel.algorithms.base import OPEN, State
 from umbel.checks import QuorumError, UsageError, check, naming
 from umbel.data.sources import Sources
 from umbel.engines.replies.guarded import absences
@@ -211,9 +211,9 @@ def _rounds(
     folder: RunFolder, run: Rounds, plan: Plan, sharing: int, clock: float
 ) -> Steps[Done, tuple[Rounds, ClientScores]]:
     """Do the rounds; return the run, whose clients may be more by now, and the last scores."""
-    most, budget = plan.experiment.rounds, plan.budget
+    most, budget = plan.experiment.most_rounds, plan.budget
     with under("algorithm", run.algorithm):
-        start = run.start(most)
+        start = run.start(plan.experiment.rounds)
     # Step 1: go on from the last checkpoint, or start over without one.
     restored, first = restore(folder, run, start, plan.origin) if folder.begun else (None, 0)
     state = start if restored is None else restored
@@ -235,14 +235,19 @@ def _rounds(
         why = budget.reached(record) or budget.spent(perf_counter() - clock)
         stop = Stop(done, why) if why and done < last else stop
         ends = done == last or (stop is not None and done == stop.rounds)
-        if ends and scores is None:
-            record, scores = yield from loop.closing(record, state)
+        due = ends or done % plan.experiment.checkpoint_every == 0
+        exports = due and most == OPEN
+        if scores is None and (ends or exports):
+            closed, scores = yield from loop.closing(record, state)
+            record = closed if ends else record  # models alone need other rounds' scores
         # Step 3: on disk. The record before the checkpoint: killed between the two, the run repeats
         # the round and cuts its record off. The other order could lose a record.
         folder.lines.append(record)
         folder.evidence.note(run.algorithm, before, state, record.round, ends, run.client_numbers)
-        if done % plan.experiment.checkpoint_every == 0 or ends:
+        if due:
             parts = folder.save(state, done, plan.origin, parts)
+            if exports and scores is not None:
+                folder.models.write(loop.run, scores)
             log.info("%s: checkpoint after %s", folder.path, counted(done, "round"))
         # After the checkpoint, which a stop must have; `_stopped_already` repeats it if this is
         # killed.
@@ -258,7 +263,7 @@ def _stopped_already(folder: RunFolder, plan: Plan) -> Stop | None:
     """The stop of a run that reached a goal but was killed before the stop was written."""
     records = folder.lines.read()
     why = plan.budget.reached(records[-1]) if records else None
-    stop = Stop(len(records), why) if why and len(records) < plan.experiment.rounds else None
+    stop = Stop(len(records), why) if why and len(records) < plan.experiment.most_rounds else None
     if stop is not None:
         folder.stop_at(stop)
     return stop

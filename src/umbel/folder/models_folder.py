@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -19,7 +18,7 @@ from umbel.client.mixture import Mixture
 from umbel.client.net import Net
 from umbel.data.form import Form
 from umbel.experiment.toml_file import structured
-from umbel.files.atomic import link, settle
+from umbel.files.atomic import PARTIAL, link, remove_partial, settle
 from umbel.folder.how_to_continue import putting_right
 from umbel.folder.identity import RUN, check_identity, identity
 from umbel.folder.tensor_files import Header, reading, tensors_in, write
@@ -65,11 +64,9 @@ class ModelsFolder:
         before adaptation if they use personal models, and the cluster's own expert alone if they
         mix experts.
         """
-        shutil.rmtree(self.path, ignore_errors=True)
-        # NFS keeps a file that another process reads, under a hidden name, and so the folder.
         self.path.mkdir(exist_ok=True)
-        for left in self.path.glob("*.safetensors"):
-            left.unlink()
+        # Replaced one by one: of a run until stopped, another process may serve the models.
+        old = {*self.path.glob("*.safetensors"), *self.path.glob(PARTIAL)}
         own, used = _own_models(scores)
         firsts = _firsts(scores)
         labels = scores.labels[firsts].tolist()
@@ -91,6 +88,9 @@ class ModelsFolder:
             said: Header = {RUN: run_of}
             said |= {"experts": scores.served.experts} if used == "experts" else {}
             write(self.path / CLIENTS, own, said, settled=False)
+            old.discard(self.path / CLIENTS)
+        for left in old.difference(map(self.file, range(len(labels)))):
+            remove_partial(left)
         settle(self.path)
 
     def file(self, cluster: int) -> Path:

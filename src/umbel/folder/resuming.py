@@ -26,7 +26,7 @@ from umbel.folder.identity import origin
 from umbel.folder.run_folder import RunFolder
 from umbel.run.records import Record
 from umbel.run.rounds import Rounds
-from umbel.run.start import unsaid
+from umbel.run.start import UNTIL_STOPPED, NumRounds, total, unsaid
 from umbel.run.stopping import USED_UP, Budget, Until
 from umbel.summary import counted
 
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 def rounds_in(
-    run: Rounds, path: Path | str, rounds: int, budget: Budget, checkpoint_every: int | None
+    run: Rounds, path: Path | str, rounds: NumRounds, budget: Budget, checkpoint_every: int | None
 ) -> Iterator[tuple[State, Record]]:
     """Return the remaining rounds. Errors are raised at once, not by the first `next`."""
     where = Path(path)
@@ -45,8 +45,8 @@ def rounds_in(
     if folder.begun:
         check_same_run(folder.path, folder.experiment, run)
         there, done = folder.experiment.rounds, len(folder.records())
-        if rounds > done:
-            how = f'umbel.resume("{path}", run, rounds={rounds}) changes the number'
+        if total(rounds) > done:
+            how = f'umbel.resume("{path}", run, rounds={rounds!r}) changes the number'
         else:
             how = f"{counted(done, 'round')} done; for fewer, choose another folder"
         check(there == rounds, "rounds", rounds, f"{there}, as planned in {path}; {how}")
@@ -84,7 +84,7 @@ def _check_same_budget(folder: RunFolder, budget: Budget) -> None:
         check(new in ("", old), name, new, expected)
     if stopped is not None and budget == Budget() != kept:
         ended = f"stopped after {counted(stopped.rounds, 'round')}: {stopped.why}"
-        goes_on = f'umbel.resume("{folder.path}", run, rounds={folder.experiment.rounds}) goes on'
+        goes_on = f'umbel.resume("{folder.path}", run, rounds={folder.experiment.rounds!r}) goes on'
         log.warning("%s: %s; %s", folder.path, ended, goes_on)
 
 
@@ -130,10 +130,11 @@ def replan(
             return  # no round is left that a budget could be about
         # Records may be ahead of the checkpoint, by rounds that a killed process had done.
         kept = num_done(folder, run, planned)  # a round without a checkpoint is repeated
-        if planned <= kept and rounds is None:
+        most = total(planned)
+        if most <= kept and rounds is None:
             return  # as above, of a run that was killed before its results were written
         how = "" if folder.finished else f"; {way_on(folder.path, 'finish')} ends it there"
-        check(planned > kept, "rounds", rounds, f"more than the {kept} rounds that are done{how}")
+        check(most > kept, "rounds", rounds, f"more than the {kept} rounds that are done{how}")
         with unsaid():
             before = records[-2].num_models if done > 1 else len(run.start(planned).models)
         turn = bool(done) and records[-1].num_models != before
@@ -154,7 +155,7 @@ def _over_kept(folder: RunFolder, given: Budget, records: Sequence[Record]) -> B
     )
 
 
-def num_done(folder: RunFolder, run: Rounds, rounds: int) -> int:
+def num_done(folder: RunFolder, run: Rounds, rounds: NumRounds) -> int:
     """Return the number of rounds in the checkpoint.
 
     Raises `UsageError`, before anything is written, if the run can't be resumed.
@@ -172,9 +173,11 @@ def num_done(folder: RunFolder, run: Rounds, rounds: int) -> int:
     return done
 
 
-def _total(rounds: int | str, done: int) -> int:
+def _total(rounds: int | str, done: int) -> NumRounds:
     """Return the total number of rounds that "+20" or 80 means, given those done."""
     text = str(rounds).strip()
+    if text == UNTIL_STOPPED:
+        return UNTIL_STOPPED
     fine = text.removeprefix("+").isdecimal() and len(text) < 19
-    check(fine, "rounds", rounds, "a number such as 80 or +20")
+    check(fine, "rounds", rounds, f"a number such as 80 or +20, or {UNTIL_STOPPED}")
     return int(text) + (done if text.startswith("+") else 0)

@@ -39,6 +39,7 @@ from umbel.folder.sessions_file import SessionsFile
 from umbel.run.records import Record
 from umbel.run.rounds import Rounds
 from umbel.run.scores import ClientScores
+from umbel.run.start import NumRounds
 from umbel.run.stopping import Budget, Stop
 
 HEAD = f"# {KEY}: {BLANK}\n"
@@ -320,7 +321,7 @@ class RunFolder:
         finished = self.finished  # asked first: another process may be writing the last record
         records = self.lines.read()
         stop = self.stop
-        planned = self.experiment.rounds if stop is None else stop.rounds
+        planned = self.experiment.most_rounds if stop is None else stop.rounds
         rounds = planned if finished else len(records)
         if stop is None:
             self.settings.check_rounds(rounds, len(records))
@@ -350,7 +351,7 @@ class RunFolder:
         """Note that the run ends after these rounds; their checkpoint must exist."""
         self.write("stopped.json", json_text(asdict(stop)))
 
-    def replan(self, rounds: int, budget: Budget, turn: bool) -> None:
+    def replan(self, rounds: NumRounds, budget: Budget, turn: bool) -> None:
         """Set the total number of rounds and the budget; a finished run is opened again.
 
         `turn` says whether the number of models changed in the last round. If the process is killed

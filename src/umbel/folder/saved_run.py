@@ -208,7 +208,7 @@ class SavedRun:
         with unsaid():
             setup = setup_of(
                 net,
-                experiment.rounds,
+                experiment.most_rounds,
                 experiment.participation,
                 experiment.seed,
                 tuple(client.name for client in self.clients),

@@ -117,7 +117,7 @@ def _finished(experiment: ExperimentSettings, runs_dir: Path) -> bool:
     folder = RunFolder.of(runs_dir, experiment)
     if not folder.finished or taken(runs_dir, experiment):
         return False
-    return len(folder.records()) == experiment.rounds
+    return len(folder.records()) == experiment.most_rounds
 
 
 def left_out(
@@ -144,16 +144,16 @@ def left_out(
 
 def _stopped_early(folder: RunFolder, experiment: ExperimentSettings) -> str:
     stop = folder.stop if folder.finished else None
-    if stop is None or stop.rounds >= experiment.rounds:
+    if stop is None or stop.rounds >= experiment.most_rounds:
         return ""
-    how = command("resume", folder.path, "--rounds", experiment.rounds)
-    planned = counted(experiment.rounds, "round")
+    how = command("resume", folder.path, "--rounds", experiment.most_rounds)
+    planned = counted(experiment.most_rounds, "round")
     return f"stopped after {stop.rounds} of {planned}: {stop.why}; go on with `{how}`"
 
 
 def _result(wanted: Reproduction, cell: Cell, folders: Sequence[RunFolder]) -> CellResult:
     records = [folder.records() for folder in folders]
-    rounds = cell.experiment.rounds
+    rounds = cell.experiment.most_rounds
     drawn = [plot.measure for plot in wanted.plots if isinstance(plot, RoundsPlot)]
     spectra = any(isinstance(plot, SpectrumPlot) for plot in wanted.plots)
     return CellResult(

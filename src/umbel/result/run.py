@@ -31,6 +31,7 @@ from umbel.newcomers.assign import assign, assign_unlabelled, federation_of
 from umbel.newcomers.assignment import Assignment
 from umbel.run.records import Record
 from umbel.run.rounds import Rounds
+from umbel.run.start import NumRounds
 from umbel.run.stopping import Budget, Stop, Until
 from umbel.settings import argument, hinting
 from umbel.summary import counted
@@ -56,7 +57,7 @@ class Run(Rounds, Answered):
     @hinting
     def rounds(
         self,
-        num_rounds: int,
+        num_rounds: NumRounds,
         state: State | None = None,
         first: int = 0,
         *,
@@ -80,7 +81,7 @@ class Run(Rounds, Answered):
     def save(
         self,
         folder: Path | str,
-        rounds: int,
+        rounds: NumRounds,
         *,
         until: Until = (),
         max_time: float | str | None = None,
@@ -240,9 +241,9 @@ def resume(
     4
 
     A run that was made in Python needs the same `run` again: its data and module are compared by
-    their digests. `rounds`, a number such as 80 or an addition such as "+20", sets how many there
-    are altogether, and with `until` and `max_time` opens a finished run again. Raises `UsageError`
-    where the run is another one, saying what differs.
+    their digests. `rounds`, a number such as 80, an addition such as "+20" or "until-stopped", sets
+    how many there are altogether, and with `until` and `max_time` opens a finished run again.
+    Raises `UsageError` where the run is another one, saying what differs.
     """
     there = RunFolder.open(folder)
     held = there.experiment
@@ -278,7 +279,7 @@ def finish(
             if recorded > done:
                 left = counted(recorded - done, "round")
                 log.warning("%s: %s after the last checkpoint left out", folder, left)
-            if done < there.experiment.rounds and there.stop is None:
+            if done < there.experiment.most_rounds and there.stop is None:
                 there.stop_at(Stop(done, "it was finished by hand"))
         for _ in advance_states(there, going):
             pass

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from umbel.algorithms.base import Algorithm, Assigned, Known, Setup, State
+from umbel.algorithms.base import OPEN, Algorithm, Assigned, Known, Setup, State
 from umbel.algorithms.local_only import LocalOnly
 from umbel.algorithms.restarts import innermost
 from umbel.checks import check, naming, nearest
@@ -56,11 +56,13 @@ from umbel.run.records import Record, make_record
 from umbel.run.returned_values import as_assigned, as_given, as_state, check_judged
 from umbel.run.scores import ClientScores, Judged, score
 from umbel.run.start import (
+    NumRounds,
     check_private,
     check_settings,
     engine_of,
     first_state,
     setup_of,
+    total,
     unsaid,
 )
 from umbel.run.story import told
@@ -220,10 +222,9 @@ class Rounds(Settings):
             1 if self.time is None else self.time.num_steps(there),
         )
 
-    def start(self, num_rounds: int) -> State:
+    def start(self, num_rounds: NumRounds) -> State:
         """Return the state before the first of `num_rounds` rounds."""
-        num_rounds = argument("rounds", num_rounds, int)
-        check(num_rounds >= 1, "rounds", num_rounds, "1 or more")
+        most = total(num_rounds)
         if self.personal is not None:
             self.personal.check_data(self.net, self.divided, are_elsewhere(self.engine))
         check_gradients_are_on()  # an engine that was made before does not ask again
@@ -232,26 +233,27 @@ class Rounds(Settings):
             self.time.check_for(there, num_rounds)
         if not there.test.sizes.any():
             log.warning("no client has test examples: neither loss nor accuracy is measured")
-        return first_state(self.algorithm, self.net, self.setup(num_rounds))
+        return first_state(self.algorithm, self.net, self.setup(most))
 
     @hinting
     def rounds(
-        self, num_rounds: int, state: State | None = None, first: int = 0
+        self, num_rounds: NumRounds, state: State | None = None, first: int = 0
     ) -> Iterator[tuple[State, Record]]:
         """Do the rounds one by one: yields the state after each, and its record.
 
         To go on where a run stopped, give its last state and the number of the round to come.
-        Raises `QuorumError` when too few clients give a usable reply, and `UsageError` if the state
-        is of another run.
+        With "until-stopped" they do not end. Raises `QuorumError` when too few clients give a
+        usable reply, and `UsageError` if the state is of another run.
         """
-        num_rounds, first = argument("rounds", num_rounds, int), argument("first", first, int)
+        most, first = total(num_rounds), argument("first", first, int)
         check(first >= 0, "first", first, "0 or more")
         expected = "0 without a state: give the state after the round before it"
         check(state is not None or first == 0, "first", first, expected)
         begun = self.start(num_rounds)
         state = begun if state is None else as_given(state, begun, self.members(first).before)
-        scored = self.scored_rounds(num_rounds, state, first)
-        return Counted(((after, record) for after, record, _ in scored), num_rounds - first)
+        scored = self.scored_rounds(most, state, first)
+        left = 0 if most == OPEN else most - first
+        return Counted(((after, record) for after, record, _ in scored), left)
 
     def scored_rounds(
         self, num_rounds: int, state: State, first: int
@@ -577,6 +579,8 @@ def sample(count: int) -> Tensor:
 
 class Counted(Iterator[T]):
     """An iterator that knows the largest number of values left: `operator.length_hint` gives it.
+
+    It is 0 if the values do not end.
 
     Progress bars use it. A run may end before, at a goal or when its time is up.
     """

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Final, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from umbel.algorithms.base import Algorithm, Known, Setup, State, check_only_trains
+from umbel.algorithms.base import OPEN, Algorithm, Known, Setup, State, check_only_trains
 from umbel.algorithms.remembered import Remembered
 from umbel.algorithms.restarts import method_of
 from umbel.algorithms.sharing import Sharing
@@ -33,9 +33,15 @@ from umbel.run.engine_match import check_holds
 from umbel.run.participation import Participation, Weighted, smallest_share
 from umbel.run.returned_values import as_state
 from umbel.seeds import Stream, seed_of
+from umbel.settings import argument
 
 log = logging.getLogger(__name__)
 
+
+UNTIL_STOPPED: Final = "until-stopped"
+
+NumRounds = int | Literal["until-stopped"]
+"""How many rounds a run has; "until-stopped": somebody ends it, or a goal or a time."""
 
 LOGGER = logging.getLogger("umbel")
 
@@ -49,6 +55,15 @@ def unsaid() -> AbstractContextManager[None]:
     Messages of other threads are lost in the meantime, too.
     """
     return SILENCE.held()
+
+
+def total(rounds: NumRounds) -> int:
+    """Return the number of rounds, or `OPEN`. Raises `UsageError` for a number below 1."""
+    if rounds == UNTIL_STOPPED:
+        return OPEN
+    number: int = argument("rounds", rounds, int)
+    check(number >= 1, "rounds", number, f'1 or more, or "{UNTIL_STOPPED}"')
+    return number
 
 
 def check_settings(

@@ -18,6 +18,7 @@ from umbel.data.splits import Split
 from umbel.engines.storage import sizes_asked
 from umbel.flow import Engine, Flow, Layer, Replies, Request, Rows, ask
 from umbel.run.participation import Weighted
+from umbel.run.start import NumRounds, total
 from umbel.settings import Settings
 from umbel.summary import in_short
 
@@ -113,12 +114,12 @@ class Time(Settings):
         check(not some, "validation examples", "some", expected)
         check(personal is None, "personal", "given", expected)
 
-    def check_for(self, federation: Federation, num_rounds: int) -> None:
+    def check_for(self, federation: Federation, num_rounds: NumRounds) -> None:
         """Raise `UsageError` if a run has more rounds than its federation has steps for."""
         steps = self.num_steps(federation)
         most = steps * self.rounds
         expected = f"at most {most}, time.rounds = {self.rounds} in each of {steps} steps"
-        check(num_rounds <= most, "rounds", num_rounds, expected)
+        check(total(num_rounds) <= most, "rounds", num_rounds, expected)
 
 
 @dataclass

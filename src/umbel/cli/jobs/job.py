@@ -83,7 +83,7 @@ class Begun:
     """A run begins, or goes on."""
 
     title: str
-    rounds: int
+    rounds: int | None
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class JobLine:
                 os._exit(1)
 
     @contextmanager
-    def progress(self, title: str, rounds: int) -> Iterator[Report]:
+    def progress(self, title: str, rounds: int | None) -> Iterator[Report]:
         from umbel.report.terminal.results import one_line
 
         def report(record: Record) -> None:

@@ -99,7 +99,7 @@ def _fig_7(size: Size) -> Iterator[Cell]:
     for clients, batch in pick(size, smoke=((8, 20),), reduced=every, full=every):
         for row, beta in (("β = 1/n", "running-mean"), ("β = 1", "latest")):
             experiment = _experiment(size, replace(ROTATED_MNIST_8, clients=clients))
-            method = by_gradients(4, batch, beta=beta, patience=experiment.rounds)["CFL-GP"]
+            method = by_gradients(4, batch, beta=beta, patience=experiment.most_rounds)["CFL-GP"]
             name = ("mnist8", f"c{clients}", f"b{batch}", "cfl-gp", f"beta-{beta}")
             yield _cell(row, f"C = {clients}, b = {batch}", experiment, method, *name)
 
@@ -185,7 +185,7 @@ def _fig_3(size: Size) -> Iterator[Cell]:
     for kappa in pick(size, smoke=(0.5,), reduced=every[::2], full=every):
         scenario = replace(MIXTURE_MNIST, shift=MixedTurns(kappa=kappa))
         experiment = _experiment(size, scenario, full=400, smoke=6)
-        methods = by_gradients(3, 64, patience=experiment.rounds)
+        methods = by_gradients(3, 64, patience=experiment.most_rounds)
         yield from cells(experiment, methods, f"κ = {kappa}", slug("mixture", f"kappa{kappa}"))
 
 

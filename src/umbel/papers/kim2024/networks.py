@@ -128,7 +128,7 @@ def _fig_4_right(size: Size) -> Iterator[Cell]:
     """Channels of 32 data centres, clustered by a part of the values of each update."""
     usual = _channels(size)[0].experiment
     cfl_gp: Any = usual.algorithm
-    local = replace(cfl_gp.local, schedule=CosineRestarts(period=usual.rounds))
+    local = replace(cfl_gp.local, schedule=CosineRestarts(period=usual.most_rounds))
     clients = pick(size, smoke=4, reduced=8, full=32)
     scenario: Any = usual.scenario
     rounds = pick(size, smoke=3, reduced=21, full=21)

@@ -33,7 +33,7 @@ def _fig_1(size: Size) -> Iterator[Cell]:
     settings += [(f"b = {b}", 12, b, 20) for b in batches]
     settings += [(f"φ = {angle}", 12, 10, angle) for angle in angles]
     full = shipped("cfl-gp-linear")
-    rounds = pick(size, smoke=3, reduced=full.rounds, full=full.rounds)
+    rounds = pick(size, smoke=3, reduced=full.most_rounds, full=full.most_rounds)
     for column, clients, batch, angle in settings:
         methods = by_gradients(3, batch, "linear")
         prefix = slug("linear", f"c{clients}-b{batch}-phi{angle}")

@@ -170,6 +170,6 @@ def _again(run: Result, goals: Sequence[str]) -> str:
     if way_of(run.folder.path) == "python":
         until = f", until={list(goals)}" if goals else ""
         name = run.folder.path.resolve().name
-        return f'run.save("{name}", rounds={run.experiment.rounds}{until})'
+        return f'run.save("{name}", rounds={run.experiment.rounds!r}{until})'
     until_options = (word for goal in goals for word in ("--until", goal))
     return command("run", "experiment.toml", *until_options)

@@ -25,7 +25,7 @@ T = TypeVar("T")
 Tell: TypeAlias = "Callable[[int, str], None]"
 """Called with the number of finished rounds, and a text about the last one."""
 
-Begin: TypeAlias = "Callable[[str, int], AbstractContextManager[Tell]]"
+Begin: TypeAlias = "Callable[[str, int | None], AbstractContextManager[Tell]]"
 """Called with a run's title and number of rounds: shows its line during the run."""
 
 
@@ -90,7 +90,7 @@ def _on_terminal(console: Any, title: str, total: int | None) -> Iterator[Tell]:
 
 
 @contextmanager
-def _one_of(bars: Any, title: str, total: int) -> Iterator[Tell]:
+def _one_of(bars: Any, title: str, total: int | None) -> Iterator[Tell]:
     """Move the line of a finished run above those of unfinished runs."""
     number, tell = _line(bars, title, total)
     try:

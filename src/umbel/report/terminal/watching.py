@@ -44,12 +44,12 @@ class Pace:
 
 def state_of_run(run: Result, pace: Pace) -> Table:
     """What there is to say of a run now: a row for each thing, its name and its value."""
-    records, rounds = run.records, run.experiment.rounds
+    records, rounds = run.records, run.experiment.planned_rounds
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     row(table, "run", f"{run.folder.path}: {_how_it_is(run)}")
-    row(table, "rounds", f"{len(records)} of {rounds}")
+    row(table, "rounds", f"{len(records)} {f'of {rounds}' if rounds else 'so far'}")
     if not records:
         return table
     last, judged = records[-1], run.so_far
@@ -62,7 +62,8 @@ def state_of_run(run: Result, pace: Pace) -> Table:
     if not run.finished:
         seconds = pace.seconds(records)
         row(table, "a round", f"{seconds:.3g} s")
-        row(table, "time left", in_units(seconds * (rounds - len(records))))
+        if rounds is not None:
+            row(table, "time left", in_units(seconds * (rounds - len(records))))
     largest = by_cluster(run.clients)
     for each in largest[:MOST_CLUSTERS]:
         members = few([client.name for client in each])
@@ -72,7 +73,7 @@ def state_of_run(run: Result, pace: Pace) -> Table:
     return table
 
 
-def line_of_round(record: Record, rounds: int, names: Sequence[str]) -> str:
+def line_of_round(record: Record, rounds: int | None, names: Sequence[str]) -> str:
     """A round as a plain line, with who was absent."""
     more = [f"{name} {said}" for name, said in (*absent(record, names), *alarms(record))]
     return "  ".join([one_line(record, rounds), *more, f"{record.seconds:.3g} s"])

@@ -60,7 +60,7 @@ class Context:
     """
 
     round: int  #: counted from 0
-    num_rounds: int  #: total number of rounds of the run
+    num_rounds: int  #: total number of rounds of the run, as in `Setup`
     cohort: Tensor  #: (N,) the clients asked to take part, in increasing order
     num_clients: int  #: M, the clients of the federation
     seed: int  #: seed of the run
