@@ -108,13 +108,14 @@ def test_clients_that_move_are_those_of_the_story(
 
 
 def test_clients_that_come_and_leave_are_counted(tmp_path: Path) -> None:
-    moving = ("algorithm={name='ifca', local={epochs=1}}", "membership.forget_after=0")
-    rates = ("membership.joining=0.4", "membership.leaving=0.4", "membership.share=0.5")
+    ifca = "algorithm={name='ifca', num_clusters=3, local={epochs=1}}"
+    moving = (ifca, "membership.forget_after=0", "rounds=6")
+    rates = ("membership.joining=0.2", "membership.leaving=0.2", "membership.share=0.5")
     folder = created(tmp_path / "one", *moving, *rates)
     with measured(folder) as (rounds, url):
         done = list(rounds)
         found = scraped(url)
-    for name in ("joined", "left"):
+    for name in ("joined", "left", "moved"):
         assert found[f"clients_{name}_total"] == sum(len(getattr(r, name)) for r in done) > 0
 
 

@@ -25,6 +25,7 @@ from umbel.flower.server import Settings, serve
 from umbel.folder.run_folder import RunFolder
 from umbel.result.run import Experiment
 from umbel.run.drift import drift_of
+from umbel.run.records import MOVES
 from umbel.testing import assert_same_state
 
 ROUNDS = 8
@@ -134,7 +135,9 @@ def test_a_simulation_with_the_same_schedule_ends_the_same(
     found = load(folder.path)
     assert_same_state(found.state, last[0], tolerance=1e-4)
     for record, (_, expected) in zip(found.records, rounds, strict=False):
-        assert (record.joined, record.left) == (expected.joined, expected.left)
+        assert [getattr(record, each) for each in MOVES] == [
+            getattr(expected, each) for each in MOVES
+        ]
         assert record.missing == ()
         assert record.accuracy == pytest.approx(expected.accuracy, abs=1e-3)
     assert found.drift.changes == drift_of([record for _, record in [*rounds, last]]).changes

@@ -94,6 +94,17 @@ class TestWhoIsThere:
         }
         assert [Record.from_json(each.to_json()) for each in records] == records
 
+    def test_records_say_who_moved(self) -> None:
+        run, before, found = run_of(IFCA(local=LOCAL)), dict[int, int](), list[tuple[int, ...]]()
+        for number, (state, record) in enumerate(rounds_of(run)):
+            members, labels = run.members(number), state.labels.tolist()
+            now = dict(zip(members.clients.tolist(), labels, strict=True))
+            stayed = members.clients[: len(members.kept)].tolist()
+            moved = tuple(client for client in stayed if now[client] != before.get(client, -1))
+            assert record.moved == (moved if number else ())
+            before, found = now, [*found, moved]
+        assert any(found[1:])
+
     def test_nobody_else_is_asked(self) -> None:
         run = run_of(IFCA(local=LOCAL), participation=1.0)
         engine = Noting(run.clients)
@@ -130,7 +141,7 @@ class TestWhoIsThere:
             rounds_of(run_of(method, Membership())), plain, strict=True
         ):
             assert_same_state(state, other)
-            assert replace(record, joined=None, left=None) == same
+            assert replace(record, joined=None, left=None, moved=None) == same
 
     def test_all_that_ever_come_are_one_federation_from_the_start_of_their_time(self) -> None:
         """Until a client comes, the run is that of a federation without it."""

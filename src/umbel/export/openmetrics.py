@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
-
-import torch
 
 from umbel.algorithms.base import State
 from umbel.checks import UsageError, check
@@ -154,7 +152,9 @@ class Numbers:
         if self.before is None:  # the first round of this session
             totals["rounds"].inc(record.round)
         cohort = self._cohort(record.round)
-        kept = torch.from_numpy(self.run.members(record.round).kept)
+        others: Sized = record.moved or ()
+        if record.moved is None and self.before is not None:  # without membership
+            others = moved(self.before, state)
         spent = {
             "rounds": 1,
             "clients_asked": len(cohort),
@@ -164,7 +164,7 @@ class Numbers:
             "clients_bounded": len(record.bounded),
             "clients_joined": len(record.joined or ()),
             "clients_left": len(record.left or ()),
-            "clients_moved": 0 if self.before is None else moved(self.before, state, kept),
+            "clients_moved": len(others),
             "sent_bytes": record.bytes_down,
             "received_bytes": record.bytes_up,
         }

@@ -85,6 +85,9 @@ class Record:
     #: clients that came before the round, or came back; None: the run has no membership
     joined: tuple[int, ...] | None = None
     left: tuple[int, ...] | None = None  #: clients that left before the round, likewise
+    #: clients in another cluster than after the round before, likewise; none if the number of
+    #: models changed
+    moved: tuple[int, ...] | None = None
     missing: tuple[int, ...] = ()  #: clients that did not answer, in training or in evaluation
     #: client -> why its reply was not used
     refused: Mapping[int, str] = field(default_factory=dict)
@@ -106,7 +109,7 @@ class Record:
     def _repr_html_(self) -> str:
         known = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "measures"}
         known |= self.measures
-        for name in ("joined", "left", "missing", "refused", "bounded"):
+        for name in (*MOVES, "missing", "refused", "bounded"):
             known[name] = None if known[name] is None else len(known[name])
         lines = [(name, _said(value)) for name, value in known.items() if value is not None]
         return named(lines, repr(self))._repr_html_()
@@ -287,8 +290,8 @@ def ends_of_steps(records: Sequence[Record]) -> list[Record]:
 OF_CLIENTS = ("clusters", "client_accuracies", "client_losses")
 """Results of each client at the end of a step."""
 
-MOVES = ("joined", "left")
-"""Clients that came and left before a round."""
+MOVES = ("joined", "left", "moved")
+"""Clients that came and left before a round, and those that changed their cluster in it."""
 
 OF_STEPS = ("loss", "accuracy", "worst", "accuracy_std", "weighted_accuracy")
 """What a run with time is judged by: means over its steps; and the agreements."""

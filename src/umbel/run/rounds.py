@@ -65,7 +65,7 @@ from umbel.run.start import (
     total,
     unsaid,
 )
-from umbel.run.story import told
+from umbel.run.story import moved, told
 from umbel.run.time import InTime, Time
 from umbel.run.wrappers import completed
 from umbel.server.ask import Context
@@ -484,7 +484,10 @@ class Loop:
             step=None if run.time is None else context.step,
         )
         if run.membership is not None:
+            stayed = torch.arange(len(members.kept) if number else 0)  # before newcomers, in order
+            others = members.clients[moved(before, state, stayed).numpy()]
             record = replace(record, joined=members.joined, left=members.left)
+            record = replace(record, moved=tuple(others.tolist()))
         if ends or (last and run.time is not None):
             record = record.at_end(found["test"], here)
         if log.isEnabledFor(logging.INFO):

@@ -33,17 +33,17 @@ def _models(before: State, after: State) -> Iterator[str]:
         yield f"{counted(old, 'model')} {'became' if new > old else 'merged to'} {new}"
     else:
         yield counted(new, "model")
-        if count := moved(before, after):
+        if count := len(moved(before, after)):
             yield f"{counted(count, 'client')} moved to another cluster"
 
 
-def moved(before: State, after: State, kept: Tensor | None = None) -> int:
-    """Return the number of clients in another cluster; 0 if the number of models has changed.
+def moved(before: State, after: State, kept: Tensor | None = None) -> Tensor:
+    """Return the positions (N,) after of clients in another cluster; none if models came or went.
 
     Labels can be compared only between equal numbers of models. `kept` are the positions before of
     the clients that stayed, by default of all.
     """
     if not 1 < len(after.models) == len(before.models):
-        return 0
+        return torch.empty(0, dtype=torch.long)
     labels = before.labels if kept is None else before.labels[kept]
-    return int(torch.count_nonzero(labels != after.labels[: len(labels)]))
+    return torch.nonzero(labels != after.labels[: len(labels)])[:, 0]
