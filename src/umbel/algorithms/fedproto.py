@@ -11,7 +11,6 @@ from torch import Tensor
 
 from umbel.algorithms.base import Algorithm, Served, Setup, State, Traits, one_model
 from umbel.checks import check
-from umbel.client.layout import Layout
 from umbel.client.work import MEMORY, LocalTraining, MeanLoss, Work
 from umbel.client.work.local_training import check_no_pull
 from umbel.client.work.prototype_training import PrototypeTraining
@@ -52,7 +51,7 @@ class FedProto(Algorithm[FedProtoState]):
         return PrototypeTraining(self.local, self.weight), MeanLoss()
 
     def init(self, setup: Setup) -> FedProtoState:
-        first, (classes, size) = one_model(setup), _last_layer(setup.layout)
+        first, (classes, size) = one_model(setup), setup.layout.head[0].shape
         return FedProtoState(
             models=first.models,
             labels=first.labels,
@@ -85,12 +84,3 @@ class FedProto(Algorithm[FedProtoState]):
         labels = state.labels[ctx.cohort]
         shared = Rows(state.models, labels)
         return Served(Rows(state.kept, ctx.cohort), labels, adapted_from=shared)
-
-
-def _last_layer(layout: Layout) -> tuple[int, int]:
-    """The numbers of classes and of features, by the last layer, which must be linear."""
-    owner = layout.weights[-1].name.rpartition(".")[0]
-    shapes = [e.shape for e in layout.weights if e.name.rpartition(".")[0] == owner]
-    linear = len(shapes[0]) == 2 and all(shape == shapes[0][:1] for shape in shapes[1:])
-    check(linear, "model", owner, "a linear layer, as the last one must be for its features")
-    return shapes[0][0], shapes[0][1]

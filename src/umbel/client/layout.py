@@ -68,6 +68,19 @@ class Layout:
             begin = end
         return torch.cat(found)
 
+    @cached_property
+    def head(self) -> tuple[Tensor, Tensor]:
+        """Positions in theta of the last layer's weights (C, F), and of its biases (C, 1 or 0).
+
+        Raises `UsageError` unless that layer is linear.
+        """
+        owner = self.weights[-1].name.rpartition(".")[0]
+        shapes = [e.shape for e in self.weights if e.name.rpartition(".")[0] == owner]
+        linear = len(shapes[0]) == 2 and all(shape == shapes[0][:1] for shape in shapes[1:])
+        check(linear, "model", owner, "a linear layer, as the last one must be for its features")
+        weights, biases = self.mask((HEAD,)).nonzero()[:, 0].tensor_split([shapes[0].numel()])
+        return weights.view(shapes[0]), biases.view(len(weights) // shapes[0][1], -1)
+
     def tensors(self, theta: Tensor) -> dict[str, Tensor]:
         """Views of the tensors in theta (P,), by name, in the module's shapes."""
         return unflatten(theta, self.weights + self.rest)

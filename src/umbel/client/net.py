@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +33,9 @@ from umbel.client.seeding import drawing_from
 from umbel.notebooks import cut
 from umbel.settings import hinting
 from umbel.summary import counted
+
+Terms: TypeAlias = Callable[[Batch], Callable[[Tensor], Tensor]]
+"""A mini-batch -> a function that gives, for features (B, F), a term of each loss (B,)."""
 
 
 class Net:
@@ -298,16 +302,17 @@ class Net:
         """
         return General(self.modules, self.objective).features(self.settled(theta), x, layer)
 
-    def gradient_with(
-        self, theta: Tensor, batch: Batch, term: Callable[[Tensor], Tensor], layer: str = ""
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The gradient of the mean loss and of the mean of a term (B,) of features (B, F).
+    def descend_with(
+        self, theta: Tensor, shard: Shard, rule: Rule, terms: Terms, layer: str = ""
+    ) -> Tensor:
+        """Do as `descend`, with terms of the features added to the losses of examples.
 
-        Features are those of `features`, in training mode. Gives the gradient (num_weights,), the
-        whole loss (), and the rest of theta after the pass.
+        Features are those of `features`, in training mode.
         """
-        general = General(self.modules, self.objective)
-        return general.gradient_with(self.settled(theta), batch, layer, term)
+        step = General(self.modules, self.objective).gradient_with
+        return rule.by_gradients(
+            lambda at, batch, _: step(self.settled(at), batch, layer, terms(batch)), theta, shard
+        )
 
     def training_loss(self, weights: Tensor, rest: Tensor, batch: Batch) -> Tensor:
         """Mean loss () in training mode and full precision, which has second derivatives."""

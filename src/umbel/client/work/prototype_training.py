@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +12,7 @@ from umbel.checks import check
 from umbel.client.batches import Batch, Shard
 from umbel.client.net import Net
 from umbel.client.objectives import CLASSIFICATION
-from umbel.client.work.base import COUNT, MEMORY, Cost, Footprint, Promise, Work
+from umbel.client.work.base import COUNT, MEMORY, Cost, Promise, Work
 from umbel.client.work.local_training import LocalTraining
 
 
@@ -34,30 +34,15 @@ class PrototypeTraining(Work):
         return self.local
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        fine = net.objective == CLASSIFICATION and shard.y.dim() == 1
-        check(fine, "objective", net.objective, "classification with one label an example")
+        check_labels(net, shard)
         theta, prototypes, known = sent[MEMORY], sent["prototypes"], sent["known"]
 
-        def gradient(
-            at: Tensor,
-            batch: Batch,
-            factors: Tensor | None = None,  # noqa: ARG001
-        ) -> tuple[Tensor, Tensor, Tensor]:
+        def terms(batch: Batch) -> Callable[[Tensor], Tensor]:
             goal, held = (rows.index_select(0, batch.y) for rows in (prototypes, known))
-            term = lambda z: self.weight * held * (z - goal).square().mean(1)  # noqa: E731
-            return net.gradient_with(at, batch, term)
+            return lambda z: self.weight * held * (z - goal).square().mean(1)
 
-        after = theta + self.local.descent.by_gradients(gradient, theta, shard)
-        classes = torch.arange(len(prototypes), device=theta.device)
-        sums, counts = torch.zeros_like(prototypes), torch.zeros_like(classes)
-        for batch in shard.everything():
-            mine = batch.y[:, None] == classes  # (B, C)
-            mine = mine if batch.keep is None else mine & batch.keep[:, None]
-            sums = sums + mine.to(theta.dtype).t() @ net.features(after, batch.x)
-            counts = counts + mine.sum(0)
-        means = sums / counts.clamp(min=1)[:, None]
-        counted = {"num_examples": shard.num_examples, "examples": counts}
-        return {MEMORY: after, "means": means, **counted}
+        after = theta + net.descend_with(theta, shard, self.local.descent, terms)
+        return {MEMORY: after, **class_means(net, after, shard, prototypes)}
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         return {
@@ -67,8 +52,24 @@ class PrototypeTraining(Work):
             "examples": Promise(tuple(sent["known"]), torch.int64, low=0),
         }
 
-    def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
-        return self.local.footprint(sent)
-
     def cost(self, num_examples: int, sent: Mapping[str, torch.Size]) -> Cost:
-        return self.local.cost(num_examples, sent) + Cost(losses=num_examples)
+        return super().cost(num_examples, sent) + Cost(losses=num_examples)
+
+
+def check_labels(net: Net, shard: Shard) -> None:
+    """Raise `UsageError` unless each example has one label."""
+    fine = net.objective == CLASSIFICATION and shard.y.dim() == 1
+    check(fine, "objective", net.objective, "classification with one label an example")
+
+
+def class_means(net: Net, theta: Tensor, shard: Shard, like: Tensor) -> dict[str, Tensor]:
+    """The `means` (C, F) of features by class, `like` prototypes, and their numbers of examples."""
+    classes = torch.arange(len(like), device=theta.device)
+    sums, counts = torch.zeros_like(like), torch.zeros_like(classes)
+    for batch in shard.everything():
+        mine = batch.y[:, None] == classes  # (B, C)
+        mine = mine if batch.keep is None else mine & batch.keep[:, None]
+        sums = sums + mine.to(theta.dtype).t() @ net.features(theta, batch.x)
+        counts = counts + mine.sum(0)
+    means = sums / counts.clamp(min=1)[:, None]
+    return {"means": means, "examples": counts, "num_examples": shard.num_examples}

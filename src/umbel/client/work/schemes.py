@@ -6,7 +6,7 @@ Letters: N clients, P values of a model, Q values that a client remembers.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -239,11 +239,11 @@ class HeadFirst(Scheme):
         moved = replace(local.descent, spans=spans_of(~head))
         if not self.head_epochs:
             return {"update": net.descend(theta, shard, moved)}
-        first, rest = self._divided(shard, local)
+        first, rest = self.divided(shard, local)
         update = net.descend(theta, first, replace(local.descent, spans=spans_of(head)))
         return {"update": update + net.descend(theta + update, rest, moved)}
 
-    def _divided(self, shard: Shard, local: Training) -> tuple[Shard, Shard]:
+    def divided(self, shard: Shard, local: Training) -> tuple[Shard, Shard]:
         """The mini-batches of the head, and those of the rest."""
         rows, steps = shard.planned.rows, shard.planned.steps
         if not any(step.may_be_empty for step in steps):
@@ -337,15 +337,11 @@ class Contrast(Scheme):
             update = net.descend(theta, shard, local.descent)
             return {"update": update, MEMORY: theta + update}
 
-        def gradient(
-            at: Tensor,
-            batch: Batch,
-            factors: Tensor | None = None,  # noqa: ARG001
-        ) -> tuple[Tensor, Tensor, Tensor]:
+        def terms(batch: Batch) -> Callable[[Tensor], Tensor]:
             near, away = (net.features(one, batch.x, self.layer) for one in (theta, last))
-            return net.gradient_with(at, batch, lambda z: self.term(z, near, away), self.layer)
+            return lambda z: self.term(z, near, away)
 
-        update = local.descent.by_gradients(gradient, theta, shard)
+        update = net.descend_with(theta, shard, local.descent, terms, self.layer)
         return {"update": update, MEMORY: theta + update}
 
     def term(self, features: Tensor, near: Tensor, away: Tensor) -> Tensor:
