@@ -32,6 +32,7 @@ MAY_BE_SEEN_BY_ALGORITHMS = (
     "umbel.algorithms.mixing",
     "umbel.checks",
     "umbel.client.layout",
+    "umbel.client.optimizers",
     "umbel.client.routing",
     "umbel.summary",
 )
@@ -236,7 +237,7 @@ def test_public_names_are_pinned() -> None:
         ),
         *("PFedMe", "PerFedAvg", "Personal", "Privacy", "RandomClusters"),
         *("CLoVE", "FedProto", "FeSEM", "FedGroup", "FedRC", "FedSoft", "SRFCA", "StoCFL"),
-        *("AdaptiveFedAvg", "Event", "FedDrift", "Membership", "Time"),
+        *("AdaptiveFedAvg", "Event", "FedCCFA", "FedDrift", "Membership", "Time"),
         *(
             "Contrast",
             "ControlVariates",

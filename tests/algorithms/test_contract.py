@@ -25,6 +25,7 @@ from umbel.algorithms import (
     AdaptiveFedAvg,
     CLoVE,
     FedAvg,
+    FedCCFA,
     FedDrift,
     FedEM,
     FedGroup,
@@ -78,6 +79,7 @@ def cases(local: LocalTraining) -> dict[str, Algorithm[Any]]:
     return {
         "local-only": LocalOnly(local),
         "fedproto": FedProto(local=local),
+        "fedccfa": FedCCFA(align_from=2, local=local),
         "fedavg": FedAvg(local),
         "fedprox": FedProx(local=local),
         "fedadam": FedAvg(local, Averaging(rule=FedAdam())),
@@ -274,6 +276,7 @@ OTHERS = {
     "found in test_feddrift.py, over time": ("feddrift",),
     "one model": ("adaptive-fedavg", "fedavg", "fedprox", "pfedme", "per-fedavg"),
     "a model of each client's own": ("local-only", "fedproto"),
+    "clusters of classes, found in test_fedccfa.py": ("fedccfa",),
     "clusters that are given or drawn": ("fixed-clusters", "random-clusters"),
     "clients seldom leave their first cluster; test_fesem.py has groups that it finds": ("fesem",),
     "found in test_fedsoft.py; clients have models of their own": ("fedsoft",),

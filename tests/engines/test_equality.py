@@ -21,6 +21,7 @@ from umbel.client.objectives import REGRESSION
 from umbel.client.optimizers import SGD, Adam
 from umbel.client.work import (
     MEMORY,
+    AlignedTraining,
     AnchoredTraining,
     BestShares,
     ChooseByLoss,
@@ -63,6 +64,8 @@ WORKS: list[Work] = [
     LocalTraining(batch_size=4, optimizer=SGD(momentum=0.9, weight_decay=0.01)),
     LocalTraining(batch_size=4, lr=0.01, optimizer=Adam(weight_decay=0.01)),
     AnchoredTraining(LocalTraining(batch_size=4, epochs=2, optimizer=SGD(momentum=0.5)), 0.7),
+    AlignedTraining(LocalTraining(batch_size=4, epochs=2, optimizer=SGD(momentum=0.5)), 2.0, 0.5),
+    AlignedTraining(LocalTraining(batch_size=8, steps=5), 0.5, 0.5),
     Gradient(),
     Gradient(batch_size=4),
     MeanLoss(),
@@ -100,7 +103,11 @@ WORKS: list[Work] = [
 ]
 
 OF_CLASSES = ("num_classes", "metrics", "outputs")
-OF_TARGETS = [w for w in WORKS if not any(getattr(w, name, None) for name in OF_CLASSES)]
+OF_TARGETS = [
+    w
+    for w in WORKS
+    if not (isinstance(w, AlignedTraining) or any(getattr(w, name, None) for name in OF_CLASSES))
+]
 
 TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-12}
 
@@ -121,6 +128,7 @@ def request(work: Work, net: Net, clients: Sequence[int]) -> Request:
     each["given"] = Rows(torch.tensor([-1, 2]), torch.tensor([client % 2 for client in clients]))
     shared = {"models": models, "moves": models.roll(1, 0), "coordinates": torch.tensor([1, 0])}
     shared["shares"] = torch.tensor([[0.0, 0.0], [0.5, 0.0], [0.0, 1.0]], dtype=net.dtype)
+    shared["prototypes"] = models[0][net.layout.head[0]].roll(1, 0)
     return Request(work, torch.tensor(clients), seeds, shared, each)
 
 

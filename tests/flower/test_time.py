@@ -14,14 +14,14 @@ from flwr.app import Context
 from tests.flower.grid import MemoryGrid
 from tests.flower.small import SMALL, engine_of
 from tests.run.test_time import LOCAL, federation, net
-from umbel import CFLGP, FLACC, IFCA, FedAvg, Limits, Run, Time
+from umbel import CFLGP, FLACC, IFCA, FedAvg, FedCCFA, Limits, Net, Run, Time
 from umbel.algorithms.base import Algorithm
 from umbel.algorithms.feddrift import FedDrift
 from umbel.checks import UsageError
 from umbel.data.federation import Federation
 from umbel.experiment.toml_file import write
 from umbel.flower import client_app
-from umbel.networks import Linear
+from umbel.networks import MLP
 from umbel.result.run import Experiment
 
 METHODS: list[Algorithm[Any]] = [
@@ -30,12 +30,15 @@ METHODS: list[Algorithm[Any]] = [
     IFCA(num_clusters=2, local=LOCAL),
     CFLGP(num_clusters=2, local=LOCAL),
     FedDrift(local=LOCAL),
+    FedCCFA(align_from=3, head_rate=1.0, local=LOCAL),
 ]
+
+MODEL = MLP((4,))
 
 
 def grid(method: Algorithm[Any], folder: Path, loaded: list[int]) -> MemoryGrid:
     """Two nodes with three clients each; a node's data have one step more at each loading."""
-    experiment = replace(SMALL, algorithm=method, model=Linear(), participation=1.0)
+    experiment = replace(SMALL, algorithm=method, model=MODEL, participation=1.0)
     file = folder / "experiment.toml"
     file.write_text(write(experiment))
 
@@ -65,8 +68,8 @@ def test_nodes_are_asked_for_new_examples_and_models_are_those_of_one_process(
     loaded: list[int] = []
     time = Time(rounds=2, steps=4, keep="decay")
     engine = engine_of(grid(method, tmp_path, loaded), wanted=6)
-    network = net()
     here = replace(federation(), groups=None, concepts=None)
+    network = Net(lambda: MODEL.build(here.train.x.shape[1:], 2))
     far = Limits(max_norm_ratio=1e6)  # clients elsewhere are held to 4 otherwise
     run = Run(method, here, network, time=time, limits=far)
     runs = [run.rounds(8), replace(run, engine=engine).rounds(8)]

@@ -7,6 +7,7 @@ from umbel.algorithms.base import Algorithm
 from umbel.algorithms.cfl_gp import CFLGP
 from umbel.algorithms.clove import CLoVE
 from umbel.algorithms.fedavg import FedAvg
+from umbel.algorithms.fedccfa import FedCCFA
 from umbel.algorithms.feddrift import FedDrift
 from umbel.algorithms.fedem import FedEM
 from umbel.algorithms.fedgroup import FedGroup
@@ -88,6 +89,7 @@ ALGORITHMS: dict[str, type[Algorithm[Any]] | Algorithm[Any]] = {
     "fedbabu": FedAvg(LocalTraining(scheme=HeadFirst(head_epochs=0)), Averaging("equal")),
     "fedbn": Sharing(FedAvg(averaging=Averaging("equal")), kept=(NORMS,)),
     "fedproto": FedProto,
+    "fedccfa": FedCCFA,
     "pfedme": PFedMe,
     "per-fedavg": PerFedAvg,
     "fedlease": FedLEASE,

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 
+from umbel.client.work.aligned_training import AlignedTraining
 from umbel.client.work.anchored_training import AnchoredTraining
 from umbel.client.work.base import DURING, MEMORY, Batching, Cost, Footprint, Promise, Work
 from umbel.client.work.best_shares import BestShares
