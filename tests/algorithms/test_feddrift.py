@@ -103,6 +103,13 @@ class TestFedDrift:
         assert state.labels.tolist() == [0, 1]
         assert state.owners.tolist() == [[-1, 1, 0, -1], [-1, 1, 1, -1]]
 
+    def test_batches_of_a_model_that_was_given_up_weigh_in_no_merge(self) -> None:
+        # Client 0 drifts in each step, and in the last one takes the place of its first model.
+        b: list[list[float]] = [[0, 0, 0], [10, 0, 0], [30, 0, 0], [60, 0, 0], [60, 0, 0]]
+        state, _ = states(drift(delta=1.0, max_models=3), b)[3]
+        assert state.owners[0].tolist() == [0, -1, 2, 1, -1]
+        assert models(state) == [0.25, 39, 24]
+
     def test_the_whole_of_a_short_run_without_time_is_fedavg(self) -> None:
         net, federation = Net(four, HALF_SQUARED), slopes(TARGETS).at(1)
         runs = [Run(m, federation, net).rounds(3) for m in (drift(), FedAvg(local=STEP))]

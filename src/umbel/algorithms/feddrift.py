@@ -221,7 +221,8 @@ class FedDrift(Algorithm[FedDriftState]):
         cut = self.delta if self.merge_delta is None else self.merge_delta
         with ctx.clustering:
             groups = agglomerate(apart.fill_diagonal_(0), "complete", threshold=cut)
-        batches = torch.bincount(state.owners[state.heard], minlength=len(state.models))
+        owners = state.owners[state.heard] + 1  # 0 for a model that was given up
+        batches = torch.bincount(owners, minlength=len(state.models) + 1)[1:]
         become, models = torch.arange(len(state.models)), state.models.clone()
         for group in range(int(groups.max()) + 1):
             mine = chosen[groups == group]
