@@ -34,9 +34,8 @@ from umbel.result.run import Experiment
 from umbel.run.participation import PARTICIPATIONS
 from umbel.run.personal import Personal
 from umbel.server import aggregation, ask
-from umbel.server.aggregation import Averaging
+from umbel.server.aggregation import RULES, Averaging
 from umbel.server.ask import Context
-from umbel.server.averaging_rules import RULES
 
 VERBS = ROOT / "docs" / "reference" / "method.md"
 LINK = r"\]\((?!https?:)([^)#]+)"

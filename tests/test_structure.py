@@ -23,6 +23,7 @@ MAY_BE_SEEN_BY_ALGORITHMS = (
     "umbel.server.clusterers",
     "umbel.server.aggregation",
     "umbel.server.averaging_rules",
+    "umbel.server.robust_rules",
     "umbel.server.cluster_test",
     "umbel.server.repeated_rows",
     "umbel.server.features",
@@ -213,6 +214,8 @@ def test_public_names_are_pinned() -> None:
         *("Advice", "advise", "FixedClusters"),
         *("Averaging", "EngineSettings", "Experiment", "Faults", "FedAvg", "FedProx"),
         *("FedAdagrad", "FedAdam", "FedAvgM", "FedYogi", "TrimmedMean"),
+        *("Median", "GeometricMedian", "Krum", "MultiKrum", "CentredClipping", "NormBound"),
+        *("FLTrust", "FLAME"),
         *("Available", "OwnTraining", "Participation", "Weighted"),
         *(
             "Federation",

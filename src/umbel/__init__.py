@@ -122,6 +122,16 @@ if TYPE_CHECKING:
         FedAdam as FedAdam,
         FedAvgM as FedAvgM,
         FedYogi as FedYogi,
+    )
+    from umbel.server.robust_rules import (
+        FLAME as FLAME,
+        CentredClipping as CentredClipping,
+        FLTrust as FLTrust,
+        GeometricMedian as GeometricMedian,
+        Krum as Krum,
+        Median as Median,
+        MultiKrum as MultiKrum,
+        NormBound as NormBound,
         TrimmedMean as TrimmedMean,
     )
     from umbel.server.cluster_count import (
@@ -133,7 +143,18 @@ if TYPE_CHECKING:
 _HOMES = {
     "umbel.advice": ("Advice", "advise"),
     "umbel.server.aggregation": ("Averaging",),
-    "umbel.server.averaging_rules": ("FedAdagrad", "FedAdam", "FedAvgM", "FedYogi", "TrimmedMean"),
+    "umbel.server.averaging_rules": ("FedAdagrad", "FedAdam", "FedAvgM", "FedYogi"),
+    "umbel.server.robust_rules": (
+        "FLAME",
+        "CentredClipping",
+        "FLTrust",
+        "GeometricMedian",
+        "Krum",
+        "Median",
+        "MultiKrum",
+        "NormBound",
+        "TrimmedMean",
+    ),
     "umbel.algorithms": (
         "CFLGP",
         "FLACC",

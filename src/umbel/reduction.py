@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -45,8 +45,35 @@ class Updates:
     labels: Tensor  #: (N,) int64, the cluster of each row
     shares: Tensor  #: (N,) weight of each row
     num_clusters: int  #: K
+    clients: Tensor | None = None  #: (N,) the number of each row's client, if known
+    num_weights: int | None = None  #: W, the number of trained values; None: all
+    #: what the rule remembers of earlier steps: tensors (K, W)
+    moments: tuple[Tensor, ...] = ()
+    scale: float = 1.0  #: factor by which the method makes a step of a mean
 
     __repr__ = in_short
+
+    @property
+    def width(self) -> int:
+        """W: values after these are statistics of normalisation layers."""
+        return self.values.shape[1] if self.num_weights is None else self.num_weights
+
+    def members(self) -> Iterator[tuple[int, Tensor]]:
+        """The clusters that have clients with weights, and the places (N,) of these."""
+        counted = (self.shares > 0).nonzero()[:, 0]
+        for k in torch.unique(self.labels[counted]).tolist():
+            yield k, counted[self.labels[counted] == k]
+
+    def rows(self, places: Tensor) -> Tensor:
+        """The trained values (N, W) of the rows at these places, in single precision at least."""
+        rows = self.values if len(places) == len(self.values) else self.values[places]
+        rows = rows[:, : self.width]
+        return rows.to(torch.promote_types(rows.dtype, torch.float32))
+
+    def last(self, cluster: int) -> Tensor | None:
+        """(W,) the last step of a cluster as a mean, if the rule remembers it."""
+        known = self.moments and self.scale
+        return self.moments[0][cluster] / self.scale if known else None
 
     @property
     def weights(self) -> Tensor:
@@ -64,7 +91,9 @@ class Updates:
 
     def together(self) -> Updates:
         """The same rows in one cluster."""
-        return replace(self, labels=torch.zeros_like(self.labels), num_clusters=1)
+        moments = tuple(each.mean(0, keepdim=True) for each in self.moments)
+        nobody = torch.zeros_like(self.labels)
+        return replace(self, labels=nobody, num_clusters=1, moments=moments)
 
 
 @dataclass(frozen=True)
@@ -96,7 +125,7 @@ class Reduction:
         # Without `labels`, the cluster is the client's own choice, a column of its reply.
         ones = torch.ones(len(clients), dtype=torch.float64)
         weights = ones if self.weights is None else columns[self.weights]
-        return Updates(columns[self.column], labels, weights, self.num_clusters)
+        return Updates(columns[self.column], labels, weights, self.num_clusters, clients)
 
 
 def cluster_sums(rows: Tensor, labels: Tensor, weights: Tensor, num_clusters: int) -> Sums:

@@ -15,7 +15,7 @@ from umbel.checks import UsageError
 from umbel.client.work import LocalTraining, MeanLoss
 from umbel.flow import Replies
 from umbel.server.aggregation import Averaging
-from umbel.server.averaging_rules import TrimmedMean
+from umbel.server.robust_rules import TrimmedMean
 
 ALONE = LocalTraining(lr=0.3, epochs=40)
 METHOD = SRFCA(threshold=1.5, smallest=1, warm_up_training=ALONE)

@@ -10,19 +10,27 @@ import torch
 
 from tests.algorithms.test_contract import CASES, LOCAL, by_name
 from tests.flower.small import SMALL, grid_of, last_state
-from umbel.algorithms import FedAvg, Sattler
+from umbel.algorithms import IFCA, FedAvg, Sattler
 from umbel.checks import UsageError
 from umbel.data.sources import Sources
 from umbel.engines.privacy import Privacy
 from umbel.flower import Settings, serve
 from umbel.networks import MLP
 from umbel.newcomers import descriptions
+from umbel.server.aggregation import Averaging
+from umbel.server.robust_rules import FLTrust, Median
 from umbel.testing import assert_same_state
 
+METHODS = {
+    **CASES,
+    "ifca with medians": IFCA(2, LOCAL, Averaging(rule=Median(mixing=True))),
+    "fedavg with fltrust": FedAvg(LOCAL, Averaging(rule=FLTrust(trusted=(1, 2)))),
+}
 
-@pytest.mark.parametrize("name", by_name(CASES))
+
+@pytest.mark.parametrize("name", by_name(METHODS))
 def test_the_same_clusters_and_models_as_in_this_process(name: str, tmp_path: Path) -> None:
-    algorithm = CASES[name]
+    algorithm = METHODS[name]
     share = 1.0 if isinstance(algorithm, Sattler) else 0.75
     experiment = replace(SMALL, algorithm=algorithm, participation=share)
     if "hessian-free" in name:

@@ -28,8 +28,8 @@ from umbel.server.averaging_rules import (
     FedAvgM,
     FedYogi,
     Mean,
-    TrimmedMean,
 )
+from umbel.server.robust_rules import TrimmedMean
 from umbel.testing.runs import last_state, run_of
 
 FIRST, SECOND = torch.tensor([0.5]), [0.0, 0.1]

@@ -45,8 +45,8 @@ from umbel.client.work.schemes import (
     MixedModel,
     PersonalModel,
 )
-from umbel.server.aggregation import Averaging
-from umbel.server.averaging_rules import RULES, AveragingRule
+from umbel.server.aggregation import RULES, Averaging
+from umbel.server.averaging_rules import AveragingRule
 
 ALGORITHMS: dict[str, type[Algorithm[Any]] | Algorithm[Any]] = {
     "local-only": LocalOnly,
@@ -55,7 +55,7 @@ ALGORITHMS: dict[str, type[Algorithm[Any]] | Algorithm[Any]] = {
     **{
         name: FedAvg(averaging=Averaging(rule=rule()))
         for name, rule in RULES.items()
-        if rule.step is not AveragingRule.step
+        if rule.step is not AveragingRule.step and not rule.needs_rows
     },
     "scaffold": Remembered(FedAvg(LocalTraining(scheme=ControlVariates()), Averaging("equal"))),
     "feddyn": Remembered(FedAvg(LocalTraining(scheme=DynamicPenalty()), Averaging("equal"))),

@@ -282,6 +282,9 @@ class Algorithm(Settings, ABC, Generic[S]):
         for name, averaging in self._averagings().items():
             if known.layout is not None:
                 known.layout.mask(averaging.shared, f"{name}.shared")
+            if known.num_clients is not None:
+                cohort = max(1, round(known.participation * known.num_clients))
+                averaging.rule.check_cohort(known.num_clients, cohort)
 
     def _averagings(self) -> dict[str, Averaging]:
         values = {member.name: getattr(self, member.name) for member in fields(self)}

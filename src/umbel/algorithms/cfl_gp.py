@@ -28,7 +28,16 @@ from umbel.client.work import Feature, Gradient, LocalTraining, Quantised, Work
 from umbel.client.work.local_training import check_plain_steps
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
-from umbel.server.ask import Context, Features, Sample, features, gradients, train
+from umbel.server.ask import (
+    Context,
+    Features,
+    Gradients,
+    Sample,
+    Trained,
+    features,
+    gradients,
+    train,
+)
 from umbel.server.clustering import k_means, leading_projection, projection_by
 from umbel.server.features import (
     allowed,
@@ -224,22 +233,25 @@ class CFLGP(Algorithm[CFLGPState]):
         theta = Rows(state.models, state.labels[ctx.cohort])
         if self.send == "update":
             trained = yield from train(theta, ctx, self.local, self.digits)
-            return self._mean(trained.update, trained.clients, trained.num_examples, state, ctx)
+            return self._mean(trained.update, trained, state, ctx, scale=1.0)
         sent = yield from gradients(theta, ctx, self.gradient, self.digits)
         # Line 4: theta_k <- theta_k - gamma sum_c grad f(X_c, theta_k), over the clients c of
         # cluster k.
-        mean, answered = self._mean(sent.gradient, sent.clients, sent.num_examples, state, ctx)
+        scale = -self.local.at_round(ctx.round).lr
+        mean, answered = self._mean(sent.gradient, sent, state, ctx, scale)
         if self.reduction == "sum":
             # A mean times the number of its clients is the sum of line 4.
             mean = mean * torch.bincount(state.labels[sent.clients], minlength=len(mean))[:, None]
-        return -self.local.at_round(ctx.round).lr * mean, answered
+        return scale * mean, answered
 
     def _mean(
-        self, moves: Tensor, clients: Tensor, count: Tensor, state: CFLGPState, ctx: Context
+        self, moves: Tensor, of: Trained | Gradients, state: CFLGPState, ctx: Context, scale: float
     ) -> tuple[Tensor, Tensor]:
         """Means (K, P) of these clients' rows, by cluster, and which clusters have any (K,)."""
-        sums = self.averaging.sums(moves, state.labels[clients], count, self.num_clusters)
-        return self.averaging.mean(sums, ctx.layout), sums.weights > 0
+        labels, count = state.labels[of.clients], self.num_clusters
+        sums = self.averaging.sums(moves, labels, of.num_examples, count, of.clients)
+        mean = self.averaging.mean(sums, ctx.layout, state.moments, scale)
+        return mean, sums.weights > 0
 
     def _cluster_update(self, state: CFLGPState, ctx: Context) -> Flow[CFLGPState]:
         """Lines 6 to 10: one model is sent to all, and the running means are clustered again."""

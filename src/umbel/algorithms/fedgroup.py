@@ -140,7 +140,7 @@ class FedGroup(Algorithm[FedGroupState]):
             groups = self._grouped(rows, cosines, ctx.clustering_seed)
         sizes, shown = torch.bincount(groups), ctx.sample(len(rows))
         weights = within_shares(trained.num_examples, groups, ctx.max_share)
-        sums = self.averaging.sums(trained.update, groups, weights, len(sizes))
+        sums = self.averaging.sums(trained.update, groups, weights, len(sizes), trained.clients)
         # A mean of first models, which a server's optimiser must not change.
         step = self.averaging.mean(sums, ctx.layout)
         largest = sizes.argmax().expand(ctx.num_clients)

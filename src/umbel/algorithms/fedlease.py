@@ -193,7 +193,7 @@ class FedLEASE(Algorithm[FedLEASEState]):
         count = len(sizes)
         weights = within_shares(state.examples[clients], labels, ctx.max_share)
         # Expert k: the mean of its clients' models, theta_0 + mean (theta_i - theta_0).
-        sums = self.averaging.sums(models - state.start, labels, weights, count)
+        sums = self.averaging.sums(models - state.start, labels, weights, count, clients)
         # A mean of first models, which a server's optimiser must not change.
         step = self.averaging.mean(sums, ctx.layout)
         experts = Experts.new(state.start + step, ctx.layout, ctx.clustering_seed)

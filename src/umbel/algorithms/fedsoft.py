@@ -117,7 +117,7 @@ class FedSoft(Algorithm[FedSoftState]):
         centres, places = centres[answered], torch.searchsorted(clients, drawn[answered])
         # c_s moves by the mean of w_i - c_s over the clients drawn for it.
         moves, counts = own[places] - state.models[centres], replies.columns["num_examples"][places]
-        sums = self.averaging.sums(moves, centres, counts, self.num_clusters)
+        sums = self.averaging.sums(moves, centres, counts, self.num_clusters, clients[places])
         step, moments = self.averaging.move(sums, ctx.layout, state.moments)
         return replace(
             state,

@@ -83,7 +83,9 @@ class FeSEM(Algorithm[FeSEMState]):
         nearest = apart.argmin(1)
         # Omega_k moves by the mean of w_i - Omega_k over the clients that are now in cluster k.
         moves = trained.update + (state.models[before] - state.models[nearest])
-        sums = self.averaging.sums(moves, nearest, trained.num_examples, self.num_clusters)
+        sums = self.averaging.sums(
+            moves, nearest, trained.num_examples, self.num_clusters, trained.clients
+        )
         step, moments = self.averaging.move(sums, ctx.layout, state.moments)
         return FeSEMState(
             models=state.models + step,

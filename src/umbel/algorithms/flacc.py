@@ -165,7 +165,9 @@ class FLACC(Algorithm[FLACCState]):
             state = _forget(state, ctx.round - self.memory)
         # Line 20: theta <- theta + sum_i n_i update_i / sum_i n_i, one global model.
         everyone = torch.zeros_like(trained.clients)
-        sums = self.averaging.sums(trained.update, everyone, trained.num_examples, 1)
+        sums = self.averaging.sums(
+            trained.update, everyone, trained.num_examples, 1, trained.clients
+        )
         step, moments = self.averaging.move(sums, ctx.layout, state.moments)
         return replace(state, models=state.models + step, moments=moments)
 

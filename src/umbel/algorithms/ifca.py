@@ -25,7 +25,7 @@ from umbel.server.ask import (
     losses,
     train_best_summed,
 )
-from umbel.server.averaging_rules import AveragingRule
+from umbel.server.averaging_rules import AveragingRule, Moments
 from umbel.server.repeated_rows import opinions
 
 
@@ -78,7 +78,7 @@ class IFCA(Algorithm[IFCAState]):
 
     def round(self, state: IFCAState, ctx: Context) -> Flow[IFCAState]:
         # Each client chooses j = argmin_k F_i(theta_k), and improves theta_j.
-        mean, answer = yield from self._improve(state.models, ctx)
+        mean, answer = yield from self._improve(state.models, ctx, state.moments)
         answered = torch.bincount(answer.chosen, minlength=self.num_clusters) > 0
         step, moments = self.averaging.advance(mean, answered, ctx.layout, state.moments)
         choices = state.choices.index_copy(0, answer.clients, answer.chosen)
@@ -114,7 +114,7 @@ class IFCA(Algorithm[IFCAState]):
         return {"clients": clients, "losses": state.losses[clients]}
 
     def _improve(
-        self, models: Tensor, ctx: Context
+        self, models: Tensor, ctx: Context, moments: Moments
     ) -> Flow[tuple[Tensor, SummedBest | BestGradients]]:
         """The mean step (K, P) of the models, and the clients' answers."""
         if self.send == "gradient":
@@ -122,7 +122,7 @@ class IFCA(Algorithm[IFCAState]):
             return self._gradient_step(answer, ctx), answer
         reduction = self.averaging.reduction(self.num_clusters)
         trained = yield from train_best_summed(models, ctx, self.local, reduction, self.judge)
-        return self.averaging.mean(trained.sums, ctx.layout), trained
+        return self.averaging.mean(trained.sums, ctx.layout, moments), trained
 
     def _gradient_step(self, answer: BestGradients, ctx: Context) -> Tensor:
         """Return the step (K, P) of option I: theta_k <- theta_k - (gamma / M) sum_i g_i.

@@ -119,7 +119,7 @@ class Joint(Algorithm[JointState]):
             return state
         # Line 15, eq. 7: w_k is the mean of its clients' models, so it moves by the mean update.
         sums = self.averaging.sums(
-            trained.update, trained.chosen, trained.num_examples, self.num_clusters
+            trained.update, trained.chosen, trained.num_examples, self.num_clusters, trained.clients
         )
         step, moments = self.averaging.move(sums, ctx.layout, state.moments)
         labels = state.labels.index_copy(0, trained.clients, trained.chosen)

@@ -119,6 +119,9 @@ class LCFL(Algorithm[LCFLState]):
         check(common, "start", self.start, '"common": a federated warm-up has one model')
         alike = self.start == "common" or self.metric not in ("gradient", "update")
         check(alike, "start", self.start, f'"common", which metric {self.metric!r} needs')
+        rule, alike = self.averaging.rule, self.start == "common"
+        expected = 'possible with start "own": it compares updates of one model'
+        check(alike or not rule.from_origin, "averaging.rule", type(rule).__name__, expected)
         unused = self.warm_up == "federated" and self.warm_up_training is not None
         expected = 'allowed with warm_up "federated", which trains by `local`'
         check(not unused, "warm_up_training", self.warm_up_training, expected)
@@ -242,7 +245,7 @@ class LCFL(Algorithm[LCFLState]):
         # only if it was asked for the mean of a federated warm-up, not for the clustering.
         averaged = everyone.pick(assigned[everyone.clients] | ~mine)
         return LCFLState(
-            models=self._starts(averaged, clusters, ctx),
+            models=self._starts(averaged, clusters, ctx, state.origin if alone else state.models),
             labels=largest.repeat(len(state.labels)).index_copy(0, warm.clients, clusters),
             clustered=True,
             assigned=assigned,
@@ -255,15 +258,19 @@ class LCFL(Algorithm[LCFLState]):
             distance=distance[shown][:, shown].float(),
         )
 
-    def _starts(self, warm: Warm, clusters: Tensor, ctx: Context) -> Tensor:
-        """The models (K, P) that the clusters start from."""
+    def _starts(self, warm: Warm, clusters: Tensor, ctx: Context, origin: Tensor) -> Tensor:
+        """The models (K, P) that the clusters start from; `origin` (1, P) is what was trained."""
         count, apart = int(clusters.max()) + 1, self.warm_up == "local"
         # A local warm-up is averaged in each cluster, and a federated one over all clients.
         labels = clusters if apart else torch.zeros_like(warm.clients)
         weights = within_shares(warm.num_examples, labels, ctx.max_share)
-        sums = self.averaging.sums(warm.model, labels, weights, count if apart else 1)
+        # A rule of rows may depend on where they start; means do not, but for rounding.
+        moved = self.averaging.rule.needs_rows
+        rows = warm.model - origin if moved else warm.model
+        sums = self.averaging.sums(rows, labels, weights, count if apart else 1, warm.clients)
         # A mean of first models, which a server's optimiser must not change.
         mean = self.averaging.mean(sums, ctx.layout)
+        mean = mean + origin if moved else mean
         return mean if apart else model_of_each(mean, count)
 
     def _assign_late(self, state: LCFLState, ctx: Context) -> Flow[LCFLState]:

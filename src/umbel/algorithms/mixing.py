@@ -88,8 +88,9 @@ class Mixing(Algorithm[S]):
         # sum_i n_i.
         component = torch.arange(self.num_clusters).repeat(len(trained.clients))
         examples = trained.num_examples.repeat_interleave(self.num_clusters)
+        clients = trained.clients.repeat_interleave(self.num_clusters)
         rows = trained.update.flatten(0, 1)
-        sums = self.averaging.sums(rows, component, examples, self.num_clusters)
+        sums = self.averaging.sums(rows, component, examples, self.num_clusters, clients)
         step, moments = self.averaging.move(sums, ctx.layout, state.moments)
         models, labels = state.models + step, weights.argmax(1)
         return MixtureState(models, labels, weights, moments=moments), trained

@@ -74,7 +74,9 @@ class PFedMe(Algorithm[PFedMeState]):
         trained = yield from train_personal(received, ctx, self._work)
         together = torch.zeros_like(trained.clients)
         # w <- (1 - beta) w + beta mean_i w_i = w + beta mean_i (w_i - w)
-        sums = self.averaging.sums(trained.update, together, trained.num_examples, 1)
+        sums = self.averaging.sums(
+            trained.update, together, trained.num_examples, 1, trained.clients
+        )
         step, moments = self.averaging.move(sums, ctx.layout, state.moments)
         # Extrapolating beyond the mean of running variances can give negative variances.
         pace = torch.full_like(step, min(self.beta, 1.0))

@@ -139,13 +139,14 @@ class Sattler(Algorithm[SattlerState]):
             # The engine has bounded each client's share among all who answered.
             counts = within_shares(counts, state.labels[clients], ctx.max_share)
         labels = state.labels[clients]
-        sums = self.averaging.sums(rows, labels, counts, len(state.models))
-        mean = self.averaging.mean(sums, ctx.layout)
+        sums = self.averaging.sums(rows, labels, counts, len(state.models), clients)
         answered, before = sums.weights > 0, state.moments
+        mean = self.averaging.mean(sums, ctx.layout, before, scale)
         step, moments = self.averaging.advance(scale * mean, answered, ctx.layout, before)
         # Convergence is tested by the cluster's own mean, also for parameters shared with others.
         if self.averaging.shared:
-            mean = replace(self.averaging, shared=()).mean(sums, ctx.layout)
+            own = replace(self.averaging, shared=())
+            mean = own.mean(sums, ctx.layout, before, scale)
         # Buffers such as running statistics carry no information about a client's direction.
         rows, mean = rows[:, : ctx.layout.num_weights], mean[:, : ctx.layout.num_weights]
         state = replace(state, models=state.models + step, moments=moments)

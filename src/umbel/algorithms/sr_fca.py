@@ -27,8 +27,8 @@ from umbel.client.work import LocalTraining, MeanLoss, Work
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging, cluster_mean
 from umbel.server.ask import Context, Sample, losses, train
-from umbel.server.averaging_rules import TrimmedMean
 from umbel.server.repeated_rows import copies, model_of_each
+from umbel.server.robust_rules import TrimmedMean
 
 ROUNDING = 1e-6
 """Share of a distance that is rounding, so that pairs at one distance are all near or all far."""

@@ -95,6 +95,7 @@ class StoCFL(Algorithm[StoCFLState]):
             torch.cat([state.labels[apart.clients], 0 * joint.clients]),
             torch.cat([apart.num_examples, joint.num_examples]),
             len(state.models),
+            torch.cat([apart.clients, joint.clients]),
         )
         step, moments = self.averaging.move(sums, ctx.layout, state.moments)
         return replace(state, models=state.models + step, moments=moments)

@@ -23,7 +23,8 @@ from umbel.help.synonyms import same
 from umbel.networks import MODELS, Model
 from umbel.run.participation import PARTICIPATIONS, Participation
 from umbel.run.wrappers import WRAPPERS
-from umbel.server.averaging_rules import RULES, AveragingRule
+from umbel.server.aggregation import RULES
+from umbel.server.averaging_rules import AveragingRule
 from umbel.server.clusterers import CLUSTERERS, Clusterer
 from umbel.settings import Settings, bare, declared, members_of
 

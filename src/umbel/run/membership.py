@@ -64,6 +64,9 @@ class Membership(Settings):
         for name in ("weights", "rounds"):
             given = getattr(participation, name, ())
             check(not given, f"participation.{name}", given, expected)
+        rule = getattr(getattr(method, "averaging", None), "rule", None)
+        trusted = getattr(rule, "trusted", ())
+        check(not trusted, "algorithm.averaging.rule.trusted", trusted, expected)
         for name in ("clusters", "sizes"):
             fixed = getattr(method, name, ()) and not getattr(method, "clients", ())
             how = f"{expected}; name them by `clients`"

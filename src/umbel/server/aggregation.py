@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Literal
 
@@ -12,8 +12,44 @@ from torch import Tensor
 from umbel.checks import check
 from umbel.client.layout import Layout
 from umbel.reduction import MANY, Reduction, Sums, Updates, cluster_sums
-from umbel.server.averaging_rules import AveragingRule, Mean, Moments
+from umbel.server.averaging_rules import (
+    AveragingRule,
+    FedAdagrad,
+    FedAdam,
+    FedAvgM,
+    FedYogi,
+    Mean,
+    Moments,
+)
+from umbel.server.robust_rules import (
+    FLAME,
+    CentredClipping,
+    FLTrust,
+    GeometricMedian,
+    Krum,
+    Median,
+    MultiKrum,
+    NormBound,
+    TrimmedMean,
+)
 from umbel.settings import Settings
+
+RULES: dict[str, type[AveragingRule]] = {
+    "mean": Mean,
+    "fedavgm": FedAvgM,
+    "fedadagrad": FedAdagrad,
+    "fedadam": FedAdam,
+    "fedyogi": FedYogi,
+    "trimmed-mean": TrimmedMean,
+    "median": Median,
+    "geometric-median": GeometricMedian,
+    "krum": Krum,
+    "multi-krum": MultiKrum,
+    "centred-clipping": CentredClipping,
+    "norm-bound": NormBound,
+    "fltrust": FLTrust,
+    "flame": FLAME,
+}
 
 
 def cluster_mean(rows: Tensor, labels: Tensor, weights: Tensor, num_clusters: int) -> Tensor:
@@ -65,14 +101,20 @@ class Averaging(Settings):
         return self.step_of(self.sums(update, labels, num_examples, num_clusters), layout)
 
     def sums(
-        self, update: Tensor, labels: Tensor, num_examples: Tensor, num_clusters: int
+        self,
+        update: Tensor,
+        labels: Tensor,
+        num_examples: Tensor,
+        num_clusters: int,
+        clients: Tensor | None = None,
     ) -> Sums | Updates:
         """Sum updates (N, P) by their labels (N,); if the rule needs rows, leave them as they are.
 
-        They are weighted by the number of examples (N,), or equally, as `weights` says.
+        They are weighted by the number of examples (N,), or equally, as `weights` says. A rule that
+        trusts some clients needs the numbers of all `clients` (N,).
         """
         weights = num_examples if self.weights == "examples" else torch.ones_like(num_examples)
-        updates = Updates(update, labels, weights, num_clusters)
+        updates = Updates(update, labels, weights, num_clusters, clients)
         return updates if self.rule.needs_rows else updates.sums()
 
     def reduction(self, num_clusters: int, labels: Tensor | None = None) -> Reduction:
@@ -107,8 +149,21 @@ class Averaging(Settings):
         check(not moments, "averaging.rule", type(self.rule).__name__, expected)
         return step
 
-    def mean(self, sums: Sums | Updates, layout: Layout) -> Tensor:
-        """Return the mean update (K, P) of each cluster by the rule, before any optimiser."""
+    def mean(
+        self,
+        sums: Sums | Updates,
+        layout: Layout,
+        moments: Moments = (),
+        scale: float = 1.0,
+    ) -> Tensor:
+        """Return the mean update (K, P) of each cluster by the rule, before any optimiser.
+
+        `moments` are those of the state, which a rule of rows may need. `scale` is the factor by
+        which the method makes a step of the mean, if rows are not updates.
+        """
+        if isinstance(sums, Updates):
+            kept = moments if moments and len(moments[0]) == sums.num_clusters else ()
+            sums = replace(sums, num_weights=layout.num_weights, moments=kept, scale=scale)
         means = self.rule.mean(sums)
         if not self.shared:
             return means
@@ -127,7 +182,7 @@ class Averaging(Settings):
         `moments` are those of the state. If they are not of K clusters, since clusters were found
         or divided without them, all start anew.
         """
-        return self.advance(self.mean(sums, layout), sums.weights > 0, layout, moments)
+        return self.advance(self.mean(sums, layout, moments), sums.weights > 0, layout, moments)
 
     def advance(
         self, mean: Tensor, answered: Tensor, layout: Layout, moments: Moments = ()

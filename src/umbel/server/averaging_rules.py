@@ -27,6 +27,11 @@ class AveragingRule(Settings, ABC):
     """
 
     needs_rows: ClassVar[bool] = False  #: whether `mean` gets `Updates` in place of `Sums`
+    #: whether `mean` depends on where updates start, so that rows can't be whole models
+    from_origin: ClassVar[bool] = False
+
+    def check_cohort(self, num_clients: int, cohort: int) -> None:
+        """Raise `UsageError` if the rule can't work with so many clients, or asked in a round."""
 
     def mean(self, updates: Sums | Updates) -> Tensor:
         """Return the mean update of each cluster (K, P); 0 for a cluster without clients."""
@@ -47,33 +52,6 @@ class AveragingRule(Settings, ABC):
 @dataclass(frozen=True)
 class Mean(AveragingRule):
     """The model moves by the weighted mean of the updates (McMahan et al. 2017)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrimmedMean(AveragingRule):
-    """The mean of each value without the lowest and the highest ones: a few clients can't move it.
-
-    See Yin et al., Byzantine-robust distributed learning, ICML 2018. Of N values, `trim` N rounded
-    down are left out at each end; the others are averaged with the weights of their clients.
-    """
-
-    needs_rows: ClassVar[bool] = True
-
-    trim: float = 0.1  #: beta, the share left out at each end, in [0, 0.5)
-
-    def __post_init__(self) -> None:
-        check(0 <= self.trim < 0.5, "trim", self.trim, "in [0, 0.5)")
-
-    def mean(self, updates: Sums | Updates) -> Tensor:
-        assert isinstance(updates, Updates)
-        found = updates.values.new_zeros(updates.num_clusters, updates.values.shape[1])
-        for k in set(updates.labels.tolist()):
-            mine = updates.labels == k
-            values, order = updates.values[mine].sort(0)
-            weights = updates.shares[mine].to(values.dtype)[order]
-            kept = slice(cut := int(self.trim * len(values)), len(values) - cut)
-            found[k] = (values[kept] * weights[kept]).sum(0) / weights[kept].sum(0)
-        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,13 +154,3 @@ class FedYogi(_Decaying):
 
     def second(self, square: Tensor, v: Tensor) -> Tensor:
         return v - (1 - self.beta2) * square * (v - square).sign()
-
-
-RULES: dict[str, type[AveragingRule]] = {
-    "mean": Mean,
-    "trimmed-mean": TrimmedMean,
-    "fedavgm": FedAvgM,
-    "fedadagrad": FedAdagrad,
-    "fedadam": FedAdam,
-    "fedyogi": FedYogi,
-}
