@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     )
     from umbel.engines.own_training import OwnTraining as OwnTraining
     from umbel.engines.privacy import Privacy as Privacy
+    from umbel.engines.replies.attacks import Attack as Attack
     from umbel.engines.replies.faults import Faults as Faults
     from umbel.engines.replies.guarded import QuorumError as QuorumError
     from umbel.engines.replies.validation import Limits as Limits
@@ -197,6 +198,7 @@ _HOMES = {
     "umbel.data.scenarios.base": ("Scenario",),
     "umbel.data.sources": ("Sources",),
     "umbel.engines": ("EngineSettings", "Sequential", "Vectorised"),
+    "umbel.engines.replies.attacks": ("Attack",),
     "umbel.engines.replies.faults": ("Faults",),
     "umbel.engines.replies.guarded": ("QuorumError",),
     "umbel.folder.execution": ("execute",),

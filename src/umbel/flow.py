@@ -160,6 +160,24 @@ class Replies:
         return self if sorted_already else self.pick(self.clients.argsort())
 
 
+STEPS = ("update", "gradient", "feature")
+"""Columns of replies whose rows change models, or the means by which clients are clustered."""
+
+
+def clusters_in(request: Request, replies: Replies) -> Tensor:
+    """Return the cluster (N,) whose average each client enters: chosen by it, or asked for."""
+    reduction, theta = request.reduction, request.each.get("theta")
+    if "chosen" in replies.columns:
+        return replies.columns["chosen"]
+    if reduction is not None and reduction.labels is not None:
+        return reduction.labels[replies.clients]
+    if theta is None:
+        return torch.zeros_like(replies.clients)
+    # Methods average over clients that are sent the same model.
+    asked, places = request.clients.sort()
+    return theta.index[places[torch.searchsorted(asked, replies.clients)]]
+
+
 Flow: TypeAlias = Generator[Request, Replies, T]
 """A generator for work at the server: it yields requests to clients, and returns a T."""
 

@@ -35,6 +35,7 @@ class Stream(IntEnum):
     VALIDATION = 8  # which of a client's training examples are set apart for validation
     ADVICE = 9  # how examples are divided into halves at random, and how the halves are paired
     MEMBERSHIP = 10  # who is there at first, and who comes and leaves before a round
+    ATTACK = 11  # which clients attack in a simulation, and what they draw
 
 
 def seed_of(seed: int, stream: Stream, *more: int) -> int:

@@ -35,6 +35,7 @@ from umbel.algorithms.sattler import Sattler
 from umbel.algorithms.sharing import Sharing
 from umbel.algorithms.sr_fca import SRFCA
 from umbel.algorithms.stocfl import StoCFL
+from umbel.algorithms.watched import Watched as Watched
 from umbel.client.layout import HEAD, NORMS
 from umbel.client.work import LocalTraining
 from umbel.client.work.schemes import (

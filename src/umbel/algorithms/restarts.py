@@ -18,6 +18,7 @@ from umbel.algorithms.base import (
     Wrapper,
     check_apart,
 )
+from umbel.algorithms.watched import Watched
 from umbel.checks import check, check_least, check_memory
 from umbel.flow import Flow
 from umbel.server.ask import Context
@@ -151,8 +152,8 @@ class Restarts(Wrapper[State]):
 
 
 def method_of(algorithm: Algorithm[Any]) -> Algorithm[Any]:
-    """The method itself, without `Restarts` around it."""
-    return algorithm.of if isinstance(algorithm, Restarts) else algorithm
+    """The method itself, without `Watched` and `Restarts` around it."""
+    return method_of(algorithm.of) if isinstance(algorithm, Watched | Restarts) else algorithm
 
 
 def innermost(algorithm: Algorithm[Any]) -> Algorithm[Any]:

@@ -17,6 +17,7 @@ from umbel.data.sources import Sources
 from umbel.engines.choice import EngineSettings
 from umbel.engines.own_training import OwnTraining
 from umbel.engines.privacy import Privacy
+from umbel.engines.replies.attacks import Attack
 from umbel.engines.replies.faults import Faults
 from umbel.engines.replies.validation import Limits
 from umbel.flow import Engine
@@ -29,7 +30,7 @@ from umbel.run.personal import Personal
 from umbel.run.rounds import Opened, Rounds
 from umbel.run.start import UNTIL_STOPPED, NumRounds, check_private, check_settings, total
 from umbel.run.time import Time
-from umbel.run.wrappers import completed, under
+from umbel.run.wrappers import under, watched
 from umbel.settings import Settings
 
 LONGEST_NAME = 230
@@ -65,6 +66,7 @@ class ExperimentSettings(Settings):
     engine: EngineSettings = field(default_factory=EngineSettings)  #: where clients work
     limits: Limits = field(default_factory=Limits)  #: limits on clients' replies
     faults: Faults = field(default_factory=Faults)  #: faults to simulate
+    attack: Attack = field(default_factory=Attack)  #: attacks to simulate
     privacy: Privacy = field(default_factory=Privacy)  #: clipping and noise of updates
     time: Time | None = None  #: steps of time, where clients get new examples; None: none
     membership: Membership | None = None  #: clients that come and leave; None: all stay
@@ -80,7 +82,7 @@ class ExperimentSettings(Settings):
         check(fine, "name", self.name, FOLDER_NAME)
         private = self.privacy.clip is not None
         check_settings(self.seed, self.participation, self.evaluate_every, private)
-        object.__setattr__(self, "algorithm", completed(self.algorithm))
+        object.__setattr__(self, "algorithm", watched(self.algorithm, self.limits.quarantine))
         check_private(self.algorithm, self.privacy)
         _ = self.most_rounds
         check_least(self, 1, "checkpoint_every")
@@ -184,6 +186,7 @@ class ExperimentSettings(Settings):
             engine=engine,
             limits=self.limits,
             faults=self.faults,
+            attack=self.attack,
             privacy=self.privacy,
             metrics=self.metrics or (),
             personal=self.personal,

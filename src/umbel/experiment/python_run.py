@@ -32,7 +32,16 @@ def described(
     Raises `UsageError` where it has a part that no folder can hold.
     """
     own_engine = not isinstance(run.engine, EngineSettings)
-    for part in ("algorithm", "engine", "limits", "faults", "privacy", "personal", "participation"):
+    for part in (
+        "algorithm",
+        "engine",
+        "limits",
+        "faults",
+        "attack",
+        "privacy",
+        "personal",
+        "participation",
+    ):
         if part != "engine" or not own_engine:
             _check_storable(part, getattr(run, part))
     made = _opened_from(run) or ExperimentSettings(
@@ -53,6 +62,7 @@ def described(
         checkpoint_every=checkpoint_every,
         limits=run.limits,
         faults=run.faults,
+        attack=run.attack,
         privacy=run.privacy,
         metrics=run.metrics or None,
         personal=run.personal,

@@ -84,7 +84,8 @@ class Node:
         if federation.validation is None:
             federation = replace(federation, validation=federation.train.without_examples())
         net = experiment.net(federation)
-        engine: Engine = make_engine(net, federation, experiment.engine, greeted)
+        poisoned = experiment.attack.poisoned(federation, experiment.seed, part=True)
+        engine: Engine = make_engine(net, poisoned, experiment.engine, greeted)
         if experiment.privacy.clip is not None:
             place, names = memory.with_suffix(""), federation.names
             # A name that changes with the network, its frozen values, its objective and precision.

@@ -88,6 +88,8 @@ class Record:
     #: clients in another cluster than after the round before, likewise; none if the number of
     #: models changed
     moved: tuple[int, ...] | None = None
+    #: suspicion of each client, None for those not there; None: the run has no `limits.quarantine`
+    suspicion: tuple[float | None, ...] | None = None
     missing: tuple[int, ...] = ()  #: clients that did not answer, in training or in evaluation
     #: client -> why its reply was not used
     refused: Mapping[int, str] = field(default_factory=dict)
@@ -203,7 +205,7 @@ class Record:
         if not self.bounded:  # in most records
             del values["bounded"]
         # Only runs with time, membership, or validation examples have these.
-        some = ("step", *OF_CLIENTS, *MOVES, "validation_loss", "validation_accuracy")
+        some = ("step", *OF_CLIENTS, *MOVES, "suspicion", "validation_loss", "validation_accuracy")
         for name in some:
             if values[name] is None:
                 del values[name]
@@ -221,7 +223,7 @@ class Record:
         measures = {name: values[name] for name in values if name not in own and name != KEY}
         known = {name: values[name] for name in values if name in own}
         known["missing"] = tuple(known["missing"])
-        for name in known.keys() & {*OF_CLIENTS, *MOVES}:
+        for name in known.keys() & {*OF_CLIENTS, *MOVES, "suspicion"}:
             known[name] = tuple(known[name])
         for name in ("refused", "bounded"):
             known[name] = {int(client): why for client, why in known.get(name, {}).items()}

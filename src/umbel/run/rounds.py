@@ -15,9 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from umbel.algorithms.base import OPEN, Algorithm, Assigned, Known, Setup, State
+from umbel.algorithms.base import OPEN, Algorithm, Assigned, KeptState, Known, Setup, State
 from umbel.algorithms.local_only import LocalOnly
 from umbel.algorithms.restarts import innermost
+from umbel.algorithms.watched import Watched
 from umbel.checks import check, naming, nearest
 from umbel.client.metrics import check_metrics
 from umbel.client.net import Net
@@ -29,6 +30,7 @@ from umbel.engines.metering import Metered
 from umbel.engines.own_training import Individually, OwnTraining
 from umbel.engines.privacy import Privacy
 from umbel.engines.remembering import Remembering
+from umbel.engines.replies.attacks import Attack
 from umbel.engines.replies.claims import NOT_KNOWN, Sizes, sizes_by_split
 from umbel.engines.replies.faults import Faults, Faulty
 from umbel.engines.replies.guarded import Guarded
@@ -54,7 +56,7 @@ from umbel.run.participation import Participation, as_participation, cohort_of, 
 from umbel.run.personal import Personal
 from umbel.run.records import Record, make_record
 from umbel.run.returned_values import as_assigned, as_given, as_state, check_judged
-from umbel.run.scores import ClientScores, Judged, score
+from umbel.run.scores import ClientScores, Judged, number_or_none, of_honest, score
 from umbel.run.start import (
     NumRounds,
     check_private,
@@ -67,7 +69,7 @@ from umbel.run.start import (
 )
 from umbel.run.story import moved, told
 from umbel.run.time import InTime, Time
-from umbel.run.wrappers import completed
+from umbel.run.wrappers import watched
 from umbel.server.ask import Context
 from umbel.settings import Settings, argument, hinting
 from umbel.summary import few, settings
@@ -115,6 +117,7 @@ class Rounds(Settings):
     engine: EngineSettings | Engine = field(default_factory=EngineSettings)
     limits: Limits = field(default_factory=Limits)  #: limits on clients' replies
     faults: Faults = field(default_factory=Faults)  #: faults to simulate
+    attack: Attack = field(default_factory=Attack)  #: attacks to simulate
     #: clipping and noise of the clients in this process
     privacy: Privacy = field(default_factory=Privacy)
     #: what is measured beside loss and accuracy: "log-loss", "perplexity", "macro-f1", "auroc",
@@ -136,7 +139,7 @@ class Rounds(Settings):
         check_settings(self.seed, self.participation, self.evaluate_every, private)
         expected = "a Net; write Net(lambda: MyModule(...))"
         check(isinstance(self.net, Net), "net", self.net, expected)
-        object.__setattr__(self, "algorithm", completed(self.algorithm))
+        object.__setattr__(self, "algorithm", watched(self.algorithm, self.limits.quarantine))
         check_private(self.algorithm, self.privacy, self.net)
         if self.time is not None:
             about = self.federation, self.personal, self.participation
@@ -172,7 +175,8 @@ class Rounds(Settings):
         """The engine itself, without metering, checks or faults."""
         tuned = [] if self.personal is None else self.personal.works()
         # Built at the first use: `Run` checks its settings without loading a device or a worker.
-        given = self.engine, self.net, self.divided, [self.algorithm, *tuned]
+        there = self.attack.poisoned(self.divided, self.seed)
+        given = self.engine, self.net, there, [self.algorithm, *tuned]
         return engine_of(*given, self.privacy, self.cohort_size, self.metrics)
 
     @property
@@ -278,7 +282,12 @@ class Rounds(Settings):
         here = isinstance(self.engine, EngineSettings) or getattr(self.engine, "beside", False)
         same = as_participation(self.participation).fixed_size
         whole = same and self.cohort_size == self.federation.num_clients
-        changes = self.faults.any or self.time is not None or self.membership is not None
+        changes = (
+            self.faults.any
+            or self.attack.any
+            or self.time is not None
+            or self.membership is not None
+        )
         if not here or not whole or changes or self.privacy.clip is not None:
             return self.clients
         # Such as IFCA's losses: `serve` asks for those that the next round begins with.
@@ -394,7 +403,10 @@ class Loop:
         told = elsewhere and run.privacy.clip is None and run.time is None
         sizes = sizes_by_split(run.divided) if told else NOT_KNOWN
         train = None if elsewhere and not told else run.divided.train
-        self.meter = Metered(Faulty(clients, run.faults) if run.faults.any else clients, train)
+        about = run.federation.names, run.federation.groups, run.seed
+        self.attacked = run.attack.around(clients, *about) if run.attack.any else None
+        inside = self.attacked or clients
+        self.meter = Metered(Faulty(inside, run.faults) if run.faults.any else inside, train)
         # Clients that train alone move no other's model.
         limits = run.limits if isinstance(method, LocalOnly) else run.bounds
         self.guard = Guarded(
@@ -402,7 +414,7 @@ class Loop:
             limits if method.uses_example_counts else replace(limits, max_share=1.0),
             partial(advice, run.divided),
             run.faults,
-            elsewhere,
+            elsewhere or run.attack.any,  # attackers know what all others send
             pooled=method.pools,
             net=run.net,
             sizes=sizes,
@@ -440,6 +452,8 @@ class Loop:
             self._begin(now)
         run, clients, meter = self.run, self.clients, self.meter
         context = run.context(number, self.num_rounds)
+        if self.attacked is not None:
+            self.attacked.round = number
         # Step 1: the method's round. The guard meters, checks and bounds the replies.
         with naming(f"round {number}"):
             before = self._followed(state, members)
@@ -490,9 +504,22 @@ class Loop:
             record = replace(record, moved=tuple(others.tolist()))
         if ends or (last and run.time is not None):
             record = record.at_end(found["test"], here)
+        record = self._watched(self._of_honest(record, found), state, members)
         if log.isEnabledFor(logging.INFO):
             log.info("%s", told(record, before, state, len(context.cohort)))
         return state, record.unjudged(*self.judge.take()), found.get("test")
+
+    def _watched(self, record: Record, state: State, members: Members) -> Record:
+        """The record with clients' suspicion, and with those in quarantine, if they are watched."""
+        method = self.run.algorithm
+        if not isinstance(method, Watched) or not isinstance(state, KeptState):
+            return record
+        scores = np.full(self.run.federation.num_clients, np.nan)
+        scores[members.clients] = state.kept[:, 0].numpy().round(3)
+        aside = {int(members.clients[n]): why for n, why in method.set_aside(state).items()}
+        refused = dict(sorted({**record.refused, **aside}.items()))
+        told = tuple(map(number_or_none, scores.tolist()))
+        return replace(record, refused=refused, suspicion=told)
 
     def _followed(self, state: State, members: Members) -> State:
         """The state before a round, with the rows of its members alone."""
@@ -530,7 +557,15 @@ class Loop:
         record = record.evaluated(found["test"], groups, self.share, here)
         if record.step is not None:
             record = record.at_end(found["test"], here)
-        return record, found["test"]
+        return self._of_honest(record, found), found["test"]
+
+    def _of_honest(self, record: Record, found: Evaluated) -> Record:
+        """The record with the accuracies of clients that don't attack, if there are attackers."""
+        if self.attacked is None or "test" not in found:
+            return record
+        groups = self.run.groups(record.round)
+        more = of_honest(found["test"].accuracy, self.attacked.clients, groups)
+        return replace(record, measures={**record.measures, **more})
 
     def _judged_on(self, last: bool) -> tuple[Judged, ...]:
         """Return the splits that a round is evaluated on.

@@ -271,3 +271,20 @@ def _agreed(groups: bytes, clusters: bytes) -> dict[str, float]:
 def number_or_none(value: float | None) -> float | None:
     """The value, or None for NaN and infinity, which JSON does not know."""
     return float(value) if value is not None and math.isfinite(value) else None
+
+
+def of_honest(
+    accuracy: NDArray[np.float64], attackers: NDArray[np.int64], groups: NDArray[np.int64] | None
+) -> dict[str, float]:
+    """Mean accuracy of the clients that don't attack, and of those in the smallest group."""
+    honest = ~np.isnan(accuracy)
+    honest[attackers] = False
+    if not honest.any():
+        return {}
+    found = {"honest_accuracy": float(accuracy[honest].mean())}
+    if groups is not None:
+        names, sizes = np.unique(groups, return_counts=True)
+        theirs = honest & (groups == names[sizes.argmin()])
+        if theirs.any():
+            found["smallest_group_accuracy"] = float(accuracy[theirs].mean())
+    return found

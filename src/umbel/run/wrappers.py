@@ -10,16 +10,18 @@ from contextlib import AbstractContextManager
 from dataclasses import fields, replace
 from typing import Any
 
-from umbel.algorithms import Remembered, Restarts, Sharing
+from umbel.algorithms import Remembered, Restarts, Sharing, Watched
 from umbel.algorithms.base import Algorithm, Wrapper, scheme_of
 from umbel.checks import within
 
-WRAPPERS: tuple[type[Wrapper[Any]], ...] = (Restarts, Sharing, Remembered)
+WRAPPERS: tuple[type[Wrapper[Any]], ...] = (Watched, Restarts, Sharing, Remembered)
 """The outermost first."""
 
 
 def keys_of(wrapper: type[Wrapper[Any]]) -> tuple[str, ...]:
-    """Return the keys of a wrapper in the table of a method."""
+    """Return the keys of a wrapper in the table of a method; none if no table asks for it."""
+    if not wrapper.asked_by:
+        return ()
     return tuple(f.name for f in fields(wrapper) if f.name != "of")
 
 
@@ -43,6 +45,12 @@ def structured(
     alone = {key: value for key, value in settings.items() if key not in about}
     of = structured(alone, method, structure, rest)
     return structure({**about, "of": of}, outer)
+
+
+def watched(algorithm: Algorithm[Any], threshold: float | None) -> Algorithm[Any]:
+    """Return the completed method, whose clients are watched if there is a threshold."""
+    alone = algorithm.of if isinstance(algorithm, Watched) else algorithm
+    return completed(alone) if threshold is None else Watched(completed(alone), threshold)
 
 
 def completed(algorithm: Algorithm[Any]) -> Algorithm[Any]:

@@ -13,12 +13,9 @@ from torch import Tensor
 from umbel.client.layout import Layout
 from umbel.engines.replies.invalid_models import first_statistic, floors
 from umbel.engines.replies.validation import Limits, first_scaled
-from umbel.flow import Replies, Request
+from umbel.flow import STEPS, Replies, Request, clusters_in
 from umbel.server.shares import longest_of, norms_of, within_shares
 from umbel.summary import in_short
-
-STEPS = ("update", "gradient", "feature")
-"""Columns of replies whose rows change models, or the means by which clients are clustered."""
 
 
 class Piece(NamedTuple):
@@ -69,7 +66,7 @@ class Claims:
         weights = replies.columns.get("num_examples") if request.use == "averaged" else None
         bounded = [] if limits.max_norm_ratio is None else steps
         pieces = [p for name in bounded for p in _pieces(request, replies, name, layout)]
-        clusters = _clusters(request, replies)
+        clusters = clusters_in(request, replies)
         mixed = pooled or request.use != "averaged"
         scaled = _scaled(request, replies, limits, layout)
         return cls(
@@ -178,20 +175,6 @@ def _pieces(
     yield Piece(column, 0, cut, column)
     if cut < end:
         yield Piece(column, cut, end, f"{column} of statistics")
-
-
-def _clusters(request: Request, replies: Replies) -> Tensor:
-    """Return the cluster (N,) whose average each client enters: chosen by it, or asked for."""
-    reduction, theta = request.reduction, request.each.get("theta")
-    if "chosen" in replies.columns:
-        return replies.columns["chosen"]
-    if reduction is not None and reduction.labels is not None:
-        return reduction.labels[replies.clients]
-    if theta is None:
-        return torch.zeros_like(replies.clients)
-    # Methods average over clients that are sent the same model.
-    asked, places = request.clients.sort()
-    return theta.index[places[torch.searchsorted(asked, replies.clients)]]
 
 
 def _heavy_clients(claims: Claims, share: float) -> Iterator[tuple[int, int, int]]:

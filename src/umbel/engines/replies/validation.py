@@ -44,13 +44,15 @@ class Limits(Settings):
     #: largest norm of an update or gradient, as a multiple of the median norm of those that are not
     #: zero; longer ones are shortened; None: 4 over Flower, and no bound in one process; inf: none
     max_norm_ratio: float | None = None
+    #: suspicion above which a client's replies are set aside, such as 3; None: nobody is watched
+    quarantine: float | None = None
     quorum: float = 0.5  #: share of the asked clients that must give a usable reply, in [0, 1]
 
     def __post_init__(self) -> None:
         check(self.max_value > 0, "max_value", self.max_value, "more than 0")
         check_least(self, 1, "max_examples")
         check(0 < self.max_share <= 1, "max_share", self.max_share, "in (0, 1]")
-        check_least(self, 1, "max_norm_ratio")
+        check_least(self, 1, "max_norm_ratio", "quarantine")
         check(0 <= self.quorum <= 1, "quorum", self.quorum, "in [0, 1]")
 
     @property

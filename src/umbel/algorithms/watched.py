@@ -1,0 +1,167 @@
+"""Any method whose clients are watched: those that are long suspicious are set aside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from umbel.algorithms.base import (
+    Assigned,
+    KeptState,
+    Served,
+    Setup,
+    State,
+    Traits,
+    Wrapper,
+)
+from umbel.flow import STEPS, Flow, Replies, Request, clusters_in, relay
+from umbel.server.ask import Context
+
+RISE, FALL = 0.4, 0.1
+"""Part of the way to a round's evidence that suspicion goes: up, and down."""
+
+MOST = 10.0
+"""Largest evidence of a round, so that a client is let back some rounds after its last lie."""
+
+SPREAD = 0.2
+"""Smallest spread of logarithms and cosines that is usual: honest clients may be all alike."""
+
+OPPOSED = 8.0
+"""Evidence of a step straight against its cluster's."""
+
+MOVED = 3.0
+"""Evidence of a change of cluster in a round in which nobody else changes."""
+
+TINY = 1e-9
+"""Smallest length beside the median one, and smallest variance, of which logarithms are taken."""
+
+
+@dataclass(frozen=True)
+class Watched(Wrapper[KeptState]):
+    """A method that sets aside the replies of suspicious clients; `limits.quarantine` adds it.
+
+    Each round has evidence e against a client, at most 10, the largest of: how unusual are its
+    step's length, its distance from its two nearest neighbours in its cluster, and its angle to
+    the cluster's median, in median absolute deviations; how far it is against that median; a change
+    of cluster that few share; and a choice against its own losses. Its suspicion begins at 0 and
+    goes a part of the way to e: 0.4 up, and 0.1 down. While it is above `threshold`, the client's
+    replies are set aside; it is asked all the same, so that it is let back. In a cluster with fewer
+    than three answers suspicion stays as it is, and of those that answer less than half are set
+    aside.
+    """
+
+    traits: ClassVar[Traits] = Traits(only_trains=None)
+
+    threshold: float  #: suspicion above which replies are set aside
+
+    def inner(self, state: KeptState) -> State:
+        return state.inner[0]
+
+    def set_aside(self, state: KeptState) -> dict[int, str]:
+        """The clients whose replies the last round has set aside, with the reason."""
+        why = f"more than limits.quarantine = {self.threshold:g}"
+        return {
+            client: f"in quarantine: suspicion {score:.2f}, {why}"
+            for client, (score, _, aside) in enumerate(state.kept.tolist())
+            if aside
+        }
+
+    def init(self, setup: Setup) -> KeptState:
+        # (M, 3): suspicion; cluster, -1 before it is known; whether set aside.
+        kept = torch.tensor([0.0, -1.0, 0.0], dtype=torch.float64).repeat(setup.num_clients, 1)
+        return KeptState.around(self.of.init(setup), kept)
+
+    def round(self, state: KeptState, ctx: Context) -> Flow[KeptState]:
+        before, kept = state.kept, state.kept.clone()
+        kept[ctx.cohort, 2] = 0
+        found = torch.full((len(kept),), torch.nan, dtype=torch.float64)
+
+        def ask(request: Request) -> Flow[Replies]:
+            answer = yield replace(request, reduction=None)
+            clients = answer.clients
+            told = evidence_in(request, answer, before[:, 1], ctx.layout.num_weights)
+            found[clients] = found[clients].fmax(told.clamp(max=MOST))
+            if "chosen" in answer.columns:
+                kept[clients, 1] = answer.columns["chosen"].double()
+            kept[:, 0] = suspicion_after(before[:, 0], found)
+            high = clients[kept[clients, 0] > self.threshold]
+            aside = high[kept[high, 0].argsort(descending=True)][: (len(clients) - 1) // 2]
+            kept[aside, 2] = 1
+            answer = answer.pick(torch.nonzero(~torch.isin(clients, aside))[:, 0])
+            if request.reduction is None:
+                return answer
+            sums, columns = request.reduction.of(answer.clients, answer.columns)
+            return replace(answer, columns=columns, sums=sums)
+
+        inner = yield from relay(self.of.round(state.inner[0], ctx), ask)
+        return KeptState.around(inner, kept)
+
+    def serve(self, state: KeptState, ctx: Context) -> Flow[Served]:
+        return (yield from self.of.serve(state.inner[0], ctx))
+
+    def assign(self, state: KeptState, ctx: Context) -> Flow[Assigned]:
+        return (yield from self.of.assign(state.inner[0], ctx))
+
+
+def suspicion_after(before: Tensor, evidence: Tensor) -> Tensor:
+    """Suspicion (M,) after a round with this evidence, NaN where there is none."""
+    rate = torch.where(evidence > before, RISE, FALL)
+    return torch.where(evidence.isnan(), before, before + rate * (evidence - before))
+
+
+def evidence_in(request: Request, replies: Replies, before: Tensor, width: int) -> Tensor:
+    """Evidence (N,) against each client in its reply, NaN if there is none.
+
+    `before` (M,) are clusters, -1 unknown, and `width` is the number of trained values of a model.
+    """
+    found = torch.full((len(replies.clients),), torch.nan, dtype=torch.float64)
+    clusters, columns = clusters_in(request, replies), replies.columns
+    for name in STEPS:
+        if name in columns and request.work.split == "train":
+            rows = columns[name].flatten(1)[:, :width]
+            found = found.fmax(of_steps(rows, clusters))
+    if "chosen" in columns:
+        last, now = before[replies.clients], columns["chosen"]
+        moved = ((last >= 0) & (last != now)).double()
+        found = found.fmax(MOVED * moved * (1 - moved.mean()))
+    if "chosen" in columns and "losses" in columns:
+        losses = columns["losses"].double()
+        own = losses.gather(1, columns["chosen"][:, None])[:, 0]
+        found = found.fmax(MOST * (own > losses.amin(1) * 1.001 + 1e-6))
+    return found
+
+
+def of_steps(rows: Tensor, clusters: Tensor) -> Tensor:
+    """Evidence (N,) in steps (N, P) of clients in these clusters (N,); NaN in clusters below 3."""
+    against = torch.full((len(rows),), torch.nan, dtype=torch.float64)
+    # (3, N): logarithms of lengths and distances beside the usual ones, and what cosines lack
+    traits = against.repeat(3, 1)
+    for cluster in torch.unique(clusters).tolist():
+        mine = torch.nonzero(clusters == cluster)[:, 0]
+        if len(mine) < 3:
+            continue
+        own = rows[mine].double()
+        products = own @ own.T
+        squares = products.diagonal()
+        apart = (squares[:, None] + squares - 2 * products).clamp(min=0).fill_diagonal_(torch.inf)
+        middle = own.median(0).values
+        norms = squares.sqrt()
+        cosines = own @ middle / (norms * middle.norm()).clamp(min=1e-300)
+        traits[0, mine] = _beside_median(norms)
+        traits[1, mine] = _beside_median(apart.sqrt().topk(2, largest=False).values.mean(1))
+        traits[2, mine] = (cosines.median() - cosines).clamp(min=0)
+        against[mine] = OPPOSED * -cosines
+    known = ~against.isnan()
+    if known.any():
+        spread = 1.4826 * traits[:, known].abs().median(1, keepdim=True).values
+        against = against.maximum((traits.abs() / spread.clamp(min=SPREAD)).amax(0))
+    return against.clamp(min=0)
+
+
+def _beside_median(lengths: Tensor) -> Tensor:
+    """Logarithms of lengths (N,) beside their median."""
+    floor = TINY * lengths.median() + 1e-300
+    return (lengths.maximum(floor) / lengths.median().maximum(floor)).log()
