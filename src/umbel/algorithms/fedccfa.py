@@ -88,7 +88,7 @@ class FedCCFA(Algorithm[FedCCFAState]):
         trained = theta.table[torch.searchsorted(ctx.cohort, clients)] + columns["update"]
         # FedAvg, of bodies and of heads: the latter for those who have none.
         moves, together = trained - state.models, torch.zeros_like(clients)
-        sums = self.averaging.sums(moves, together, columns["num_examples"], 1)
+        sums = self.averaging.sums(moves, together, columns["num_examples"], 1, clients)
         step, moments = self.averaging.move(sums, ctx.layout, state.moments)
 
         # By class: rows of heads, and beside them means of features.
