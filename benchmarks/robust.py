@@ -1,6 +1,6 @@
 """Whole rounds with robust rules of averages beside the mean: `python -m benchmarks.robust`.
 
-Rounds of 100 clients with an MLP of 1.6 million values take turns in one process, with two threads.
+Rounds of 100 clients with an MLP of 1.6 million values take turns in one process.
 On a machine that does other things, only CPU seconds tell something.
 """
 
@@ -13,7 +13,6 @@ from time import perf_counter, process_time
 
 import click
 import numpy as np
-import torch
 
 from umbel.algorithms import FedAvg
 from umbel.client.net import Net
@@ -64,7 +63,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rules", nargs="*", default=[r for r in RULES if r not in LEFT_OUT])
     options = parser.parse_args(arguments)
-    torch.set_num_threads(2)
     size = options.clients, options.examples, tuple(options.hidden), options.rounds
     found = {
         rule: [statistics.median(column) for column in zip(*taken, strict=True)]

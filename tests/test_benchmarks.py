@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks import growth
+from benchmarks import growth, robust
 from benchmarks.measure import difference
 from benchmarks.products import KINDS, times_faster
 from benchmarks.report import KEPT, PAGE, renewed
@@ -48,6 +48,12 @@ def test_the_parts_of_a_round_add_up_to_it(name: str) -> None:
         assert taken["engine"] > 0
         assert taken["evaluation"] > 0
         assert sum(parts) <= 1.01 * taken["whole"] + 0.001
+
+
+def test_rounds_with_robust_rules_are_timed(capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--clients", "6", "--examples", "4", "--hidden", "3", "--rounds", "1"]
+    robust.main([*small, "--rules", "mean", "krum"])
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["mean", "krum"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
