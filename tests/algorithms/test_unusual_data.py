@@ -17,7 +17,7 @@ UNUSUAL = {
 
 NOT_ALL = ("oracle", "pacfl, per class", "fedccfa", "fedproto", "fedrc")
 
-NAMES = [name for name in CASES if "trunk" not in name and name not in NOT_ALL]
+NAMES = [name for name, case in CASES.items() if not case.pools and name not in NOT_ALL]
 """All but those that ask for layers of a name, for planted groups, or for one class an example."""
 
 

@@ -15,6 +15,7 @@ from tests.federations import blobs, mlp
 from umbel import Federation, Limits, Net, Run
 from umbel.algorithms import CFLGP, IFCA, LCFL, FedAvg, Sattler
 from umbel.algorithms.base import Algorithm
+from umbel.client.work import ChooseByLoss, MeanLoss, PrincipalVectors
 from umbel.engines.replies.guarded import Guarded
 from umbel.flow import Engine, Replies, Request, Rows
 
@@ -203,3 +204,33 @@ def test_a_share_holds_in_clusters_that_are_found_afterwards(share: float) -> No
     begun = state.models[state.labels[LIAR]].double() - run.start(1).models[0] - others
     weight = float(begun @ (mine - others) / (mine - others).square().sum())
     assert weight == pytest.approx(share, abs=1e-2)
+
+
+def test_claims_that_no_model_explains_are_refused_or_bounded() -> None:
+    numbers = torch.arange(6)
+
+    def answered(**columns: Tensor) -> tuple[Replies, Guarded]:
+        @dataclass
+        class Fixed:
+            def send(self, request: Request) -> Replies:
+                return Replies(request.clients, columns)
+
+        guard = Guarded(Fixed(), Limits(max_norm_ratio=4, quorum=0))
+        models, choose = torch.zeros(2, 3), ChooseByLoss(MeanLoss())
+        work = choose if "chosen" in columns else MeanLoss()
+        work = PrincipalVectors(2, num_inputs=3) if "vectors" in columns else work
+        return guard.send(Request(work, numbers, [0] * 6, {"models": models})), guard
+
+    losses = torch.tensor([[1.0, 2.0]] * 6).double()
+    losses[4] = torch.tensor([1.0, 1e9])
+    replies, guard = answered(losses=losses)
+    most = 4 * 5**0.5
+    torch.testing.assert_close(replies.columns["losses"][4], torch.tensor([1.0, most]).double())
+    assert "losses: of norm 1e+09" in guard.bounded[4]
+    chosen = torch.tensor([0, 0, 1, 0, 0, 0])
+    replies, guard = answered(losses=losses, chosen=chosen)
+    assert guard.refused == {2: "chosen: model 1, and the loss of model 0 is lower"}
+    vectors = torch.eye(3).double()[:, :2].repeat(6, 1, 1)
+    vectors[1], vectors[3, :, 1] = vectors[1] / 2, 0
+    replies, guard = answered(vectors=vectors)
+    assert [*guard.refused] == [1]

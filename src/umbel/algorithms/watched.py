@@ -45,12 +45,11 @@ class Watched(Wrapper[KeptState]):
 
     Each round has evidence e against a client, at most 10, the largest of: how unusual are its
     step's length, its distance from its two nearest neighbours in its cluster, and its angle to
-    the cluster's median, in median absolute deviations; how far it is against that median; a change
-    of cluster that few share; and a choice against its own losses. Its suspicion begins at 0 and
-    goes a part of the way to e: 0.4 up, and 0.1 down. While it is above `threshold`, the client's
-    replies are set aside; it is asked all the same, so that it is let back. In a cluster with fewer
-    than three answers suspicion stays as it is, and of those that answer less than half are set
-    aside.
+    the cluster's median, in median absolute deviations; how far it is against that median; and a
+    change of cluster that few share. Its suspicion begins at 0 and goes a part of the way to e: 0.4
+    up, and 0.1 down. While it is above `threshold`, the client's replies are set aside; it is asked
+    all the same, so that it is let back. In a cluster with fewer than three answers suspicion stays
+    as it is, and of those that answer less than half are set aside.
     """
 
     traits: ClassVar[Traits] = Traits(only_trains=None)
@@ -127,10 +126,6 @@ def evidence_in(request: Request, replies: Replies, before: Tensor, width: int) 
         last, now = before[replies.clients], columns["chosen"]
         moved = ((last >= 0) & (last != now)).double()
         found = found.fmax(MOVED * moved * (1 - moved.mean()))
-    if "chosen" in columns and "losses" in columns:
-        losses = columns["losses"].double()
-        own = losses.gather(1, columns["chosen"][:, None])[:, 0]
-        found = found.fmax(MOST * (own > losses.amin(1) * 1.001 + 1e-6))
     return found
 
 

@@ -55,11 +55,13 @@ class Claims:
         layout: Layout | None = None,
         pooled: bool = True,
     ) -> Claims | None:
-        """Collect the claims in replies to a request, or a part of it; None without a step.
+        """Collect the claims in replies to a request, or a part of it; None if nothing is bounded.
 
         `pooled` says that what clients of several clusters send may enter one average.
         """
-        steps = [name for name in STEPS if name in replies.columns]
+        table = replies.columns.get("losses")
+        compared = [] if table is None or limits.max_norm_ratio is None else ["losses"]
+        steps = [name for name in STEPS if name in replies.columns] + compared
         if not steps or request.work.split != "train" or not len(replies.clients):
             return None
         # Shares of one request say nothing of averages that are taken over several.
@@ -160,9 +162,14 @@ class Bounds:
             if client in self.examples:
                 changed["num_examples"][n] = self.examples[client]
             for piece, scales in self.scales.items():
-                if client in scales:
+                if client not in scales:
+                    continue
+                values = piece.of(changed[piece.column][n])
+                if piece.column == "losses":  # the smaller ones stay, by which it was compared
+                    values.clamp_(max=float(values.norm()) * scales[client])
+                else:
                     # The step keeps its direction: s <- s min(1, longest / |s|).
-                    piece.of(changed[piece.column][n]).mul_(scales[client])
+                    values.mul_(scales[client])
         return replace(replies, columns={**replies.columns, **changed})
 
 

@@ -26,6 +26,7 @@ from umbel.engines.replies.validation import (
     Limits,
     bad_values,
     check_sent,
+    contradictions,
     false_losses,
     promises,
 )
@@ -164,6 +165,7 @@ class Guarded(Layer):
         bad = {**replies.refused, **values, **overflows(block, plausible)}
         bad |= negative_variances(block, plausible, self.layout)
         bad |= moved_by_gradients(block, plausible, self.layout)
+        bad |= contradictions(plausible)
         if self.net is not None and self.net.objective in OBJECTIVES.values():
             bad |= false_losses(block, plausible)  # which an objective of one's own may give
         absent.missing |= set(block.clients.tolist()) - {*replies.clients.tolist(), *bad}

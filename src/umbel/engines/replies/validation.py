@@ -244,6 +244,27 @@ def false_losses(request: Request, replies: Replies) -> dict[int, str]:
     return faults
 
 
+def contradictions(replies: Replies) -> dict[int, str]:
+    """Return the clients whose claims no model or example explains, with the reasons.
+
+    A client chooses the model of its lowest loss, and its directions have length 1, or are 0.
+    """
+    faults, columns, numbers = dict[int, str](), replies.columns, replies.clients.tolist()
+    if {"chosen", "losses"} <= columns.keys():
+        chosen, losses = columns["chosen"], columns["losses"].double()
+        own, best = losses.gather(1, chosen[:, None])[:, 0], losses.min(1)
+        high = own > best.values + rounding(torch.float32) * (1 + best.values.abs())
+        for n in torch.nonzero(high)[:, 0].tolist():
+            lowest = f"the loss of model {int(best.indices[n])} is lower"
+            faults[numbers[n]] = f"chosen: model {int(chosen[n])}, and {lowest}"
+    if "vectors" in columns:
+        lengths = columns["vectors"].double().norm(dim=1)
+        off = torch.minimum((lengths - 1).abs(), lengths).amax(1) > rounding(torch.float32)
+        for n in torch.nonzero(off)[:, 0].tolist():
+            faults[numbers[n]] = "vectors: a direction whose length is neither 1 nor 0"
+    return faults
+
+
 def check_sent(request: Request, net: Net) -> None:
     """Raise `UsageError` unless sent models have the shape and type of the network's.
 
