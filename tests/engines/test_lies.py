@@ -15,7 +15,7 @@ from tests.federations import blobs, mlp
 from umbel import Federation, Limits, Net, Run
 from umbel.algorithms import CFLGP, IFCA, LCFL, FedAvg, Sattler
 from umbel.algorithms.base import Algorithm
-from umbel.client.work import ChooseByLoss, MeanLoss, PrincipalVectors
+from umbel.client.work import ChooseByLoss, MeanLoss, PrincipalVectors, Work
 from umbel.engines.replies.guarded import Guarded
 from umbel.flow import Engine, Replies, Request, Rows
 
@@ -217,7 +217,7 @@ def test_claims_that_no_model_explains_are_refused_or_bounded() -> None:
 
         guard = Guarded(Fixed(), Limits(max_norm_ratio=4, quorum=0))
         models, choose = torch.zeros(2, 3), ChooseByLoss(MeanLoss())
-        work = choose if "chosen" in columns else MeanLoss()
+        work: Work = choose if "chosen" in columns else MeanLoss()
         work = PrincipalVectors(2, num_inputs=3) if "vectors" in columns else work
         return guard.send(Request(work, numbers, [0] * 6, {"models": models})), guard
 

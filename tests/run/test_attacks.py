@@ -19,10 +19,14 @@ from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.data.sources import Sources
 from umbel.engines.choice import EngineSettings
+from umbel.engines.privacy import Privacy
 from umbel.engines.replies.attacks import Attack, Kind
 from umbel.engines.replies.validation import Limits
 from umbel.flow import Replies, Request, Rows
 from umbel.result.run import Run, resume
+from umbel.server.aggregation import Averaging
+from umbel.server.averaging_rules import Mean
+from umbel.server.robust_rules import Median
 from umbel.testing import assert_same_state
 
 LOCAL = LocalTraining(lr=0.1, epochs=2, batch_size=8)
@@ -227,3 +231,48 @@ def test_over_flower_attacks_and_quarantine_are_those_of_a_simulation(
 def test_a_node_draws_no_attackers() -> None:
     with pytest.raises(UsageError, match=r"attack\.clients: .* names of clients"):
         Attack("label-flip").poisoned(FEDERATION, 0, part=True)
+
+
+def test_noise_for_privacy_hides_no_liar_that_leaves_it_out() -> None:
+    """Noise widens the room of A Little Is Enough; equal replies, or longer ones, stand out."""
+    private = Privacy(clip=1.0, noise_multiplier=0.1)
+    method = FedAvg(LOCAL, Averaging("equal"))
+    run = Run(method, FEDERATION, mlp(), seed=3, privacy=private, limits=Limits(quarantine=3.5))
+    for attack in (Attack("alie"), Attack("sign-flip", strength=10), Attack("free-rider")):
+        *_, (_, record) = replace(run, attack=attack).rounds(6)
+        assert [*record.refused] == attack.attackers(
+            FEDERATION.names, FEDERATION.groups, 3
+        ).tolist()
+    *_, (_, record) = run.rounds(6)
+    assert not record.refused
+
+
+def test_a_median_of_private_updates_bounds_liars_as_without_noise() -> None:
+    private, attack = Privacy(clip=1.0, noise_multiplier=0.02), Attack("sign-flip", strength=10)
+    losses = []
+    for rule in (Mean(), Median()):
+        method = FedAvg(LOCAL, Averaging("equal", rule=rule))
+        run = Run(method, FEDERATION, mlp(), seed=3, privacy=private, attack=attack)
+        *_, (state, record) = run.rounds(6)
+        assert state.models.isfinite().all()
+        losses.append(record.loss or 0)
+    assert losses[1] < 0.8 * losses[0]
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5])
+def test_claimed_examples_move_a_model_by_their_bounded_share(share: float) -> None:
+    name = FEDERATION.names[0]
+    run = Run(FedAvg(LOCAL), FEDERATION, mlp(dtype=torch.float64), seed=3)
+    start = run.start(1).models
+    liar = Attack("scaling", clients=(name,), strength=10, claims=10**9)
+    found, honest, alone = (
+        next(iter(each.rounds(1)))[0].models - start
+        for each in (
+            replace(run, attack=liar, limits=Limits(max_share=share)),
+            replace(run, attack=replace(liar, strength=0, claims=None)),
+            replace(run, attack=liar, limits=Limits(max_share=1)),
+        )
+    )
+    # `alone` is the liar's own step, but for 1 in 10^7, and `honest` the mean with nine of ten.
+    expected = (1 - share) * honest * 10 / 9 + share * alone
+    torch.testing.assert_close(found, expected, rtol=0.02, atol=1e-3)
