@@ -238,7 +238,8 @@ def test_noise_for_privacy_hides_no_liar_that_leaves_it_out() -> None:
     private = Privacy(clip=1.0, noise_multiplier=0.1)
     method = FedAvg(LOCAL, Averaging("equal"))
     run = Run(method, FEDERATION, mlp(), seed=3, privacy=private, limits=Limits(quarantine=3.5))
-    for attack in (Attack("alie"), Attack("sign-flip", strength=10), Attack("free-rider")):
+    three = [Attack("alie"), Attack("sign-flip", strength=10), Attack("free-rider")]
+    for attack in (replace(each, share=0.3) for each in three):
         *_, (_, record) = replace(run, attack=attack).rounds(6)
         assert [*record.refused] == attack.attackers(
             FEDERATION.names, FEDERATION.groups, 3
