@@ -175,6 +175,11 @@ class TestRefusals:
         with pytest.raises(UsageError, match=r"umbel\.Time\(\).*federation\.at\(step\)"):
             Run(FedAvg(), federation(), net())
 
+    def test_a_plain_run_of_a_step_in_which_a_client_has_no_examples(self) -> None:
+        run = Run(FedAvg(local=LOCAL), federation().at(3, 3), net())
+        with pytest.raises(UsageError, match=r"client c3: 0.*positive number of training examples"):
+            run.rounds(1)
+
     def test_more_rounds_than_steps(self) -> None:
         run = Run(FedAvg(local=LOCAL), federation(), net(), time=Time(rounds=2))
         with pytest.raises(UsageError, match=r"rounds.*9.*at most 8"):

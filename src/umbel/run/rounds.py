@@ -24,6 +24,7 @@ from umbel.client.metrics import check_metrics
 from umbel.client.net import Net
 from umbel.client.work.local_training import trainings
 from umbel.data.federation import Federation
+from umbel.data.labels import check_trainable
 from umbel.data.sources import Sources
 from umbel.engines.choice import EngineSettings
 from umbel.engines.metering import Metered
@@ -229,6 +230,9 @@ class Rounds(Settings):
     def start(self, num_rounds: NumRounds) -> State:
         """Return the state before the first of `num_rounds` rounds."""
         most = total(num_rounds)
+        if self.time is None and not are_elsewhere(self.engine):
+            train = self.divided.train
+            check_trainable(list(map(train.of, range(len(train.sizes)))), self.divided.names)
         if self.personal is not None:
             self.personal.check_data(self.net, self.divided, are_elsewhere(self.engine))
         check_gradients_are_on()  # an engine that was made before does not ask again
