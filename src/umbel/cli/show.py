@@ -283,6 +283,9 @@ def print_run(folder: RunFolder) -> None:
         print_tables(terminal.steps(run))
     if clients:
         print_tables(terminal.clusters(clients))
+        for cluster, why in run.withheld.items():
+            who = few([client.name for client in clients if client.cluster == cluster])
+            say(f"cluster {cluster}: the model is not released: {why} ({who})")
     names = [client.name for client in clients] or names_on_the_roll(folder.path)
     absences = terminal.absences(records, names)
     if absences is not None:

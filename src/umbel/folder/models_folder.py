@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from umbel.folder.identity import RUN, check_identity, identity
 from umbel.folder.tensor_files import Header, reading, tensors_in, write
 from umbel.run.rounds import Rounds
 from umbel.run.scores import ClientScores
+from umbel.summary import counted
 
 OwnModels = Literal["cluster", "personal", "mixture", "experts"]
 """The kind of model that a client uses.
@@ -31,6 +32,9 @@ OwnModels = Literal["cluster", "personal", "mixture", "experts"]
 It is its cluster's model, a personal one, a mixture of several models, or a model whose adapters
 are mixtures of experts.
 """
+
+MIXING = ("mixture", "experts")
+"""Kinds of models that are made of several clusters' models."""
 
 CLIENTS = "clients.safetensors"
 
@@ -47,6 +51,7 @@ class MadeFor(Form):
     largest: int | None = None  # input, where inputs are whole numbers
     clients_use: OwnModels
     frozen: str = ""  # digest of what the network has besides, in no model
+    withheld: str = ""  # why the model is not in the file; "": it is
 
 
 @dataclass(frozen=True)
@@ -62,21 +67,28 @@ class ModelsFolder:
 
         The model saved for a cluster is the heaviest component if clients use mixtures, the model
         before adaptation if they use personal models, and the cluster's own expert alone if they
-        mix experts.
+        mix experts. The file of a model of fewer than `limits.min_release` clients has a header
+        that says so, and no tensors.
         """
         self.path.mkdir(exist_ok=True)
         # Replaced one by one: of a run until stopped, another process may serve the models.
         old = {*self.path.glob("*.safetensors"), *self.path.glob(PARTIAL)}
-        own, used = _own_models(scores)
         firsts = _firsts(scores)
+        rows = scores.models.index[firsts].tolist()
         labels = scores.labels[firsts].tolist()
+        own, used = _own_models(scores)
+        withheld = _withheld(scores, rows, run.limits.min_release, used)
+        if own and withheld:
+            gone = [cluster for cluster, row in enumerate(rows) if row in withheld]
+            own = {} if used in MIXING else _without(own, np.isin(scores.clusters, gone))
         run_of = identity(self.path.parent)
         fits = made_for(run, labels[0], used)  # once, as it goes through all inputs
         # One file for each model: many clusters may share one, as before FLACC separates them.
-        for row, (cluster, *others) in _sharing(scores.models.index[firsts].tolist()).items():
+        for row, (cluster, *others) in _sharing(rows).items():
             tensors = run.net.layout.tensors(run.net.settled(scores.models.table[row]))
-            header = asdict(replace(fits, label=labels[cluster]))
-            header = {name: v for name, v in header.items() if name != "frozen" or v}
+            tensors = {} if row in withheld else tensors
+            header = asdict(replace(fits, label=labels[cluster], withheld=withheld.get(row, "")))
+            header = {n: v for n, v in header.items() if v or n not in ("frozen", "withheld")}
             header |= {RUN: run_of, CLUSTERS: [cluster, *others]}
             if others:
                 header["labels"] = {str(each): labels[each] for each in (cluster, *others)}
@@ -196,6 +208,34 @@ def _sharing(rows: Sequence[int]) -> dict[int, list[int]]:
     for cluster, row in enumerate(rows):
         clusters.setdefault(row, []).append(cluster)
     return clusters
+
+
+def _withheld(
+    scores: ClientScores, rows: Sequence[int], least: int, used: OwnModels
+) -> dict[int, str]:
+    """Return the rows of models of fewer than `least` clients, and the reason for each.
+
+    `rows` (K,) are those of the clusters' models. Where clients mix, each mixture holds all models:
+    one that is withheld withholds all.
+    """
+    sizes = np.bincount(scores.clusters[scores.clusters >= 0])
+    counts = {row: int(sizes[clusters].sum()) for row, clusters in _sharing(rows).items()}
+    where = ""
+    if used in MIXING:
+        where, counts = "clients mix models, one of ", dict.fromkeys(counts, min(counts.values()))
+    few = {row: counted(count, "client") for row, count in counts.items() if count < least}
+    why = f"fewer than limits.min_release = {least}"
+    return {row: f"{where}{clients}, {why}" for row, clients in few.items()}
+
+
+def _without(own: Mapping[str, Tensor], gone: NDArray[np.bool_]) -> dict[str, Tensor]:
+    """Personal models without those of the clients that are `gone` (M,), whose row is -1."""
+    index, kept = own["index"], torch.from_numpy(~gone)
+    rows, of_kept = torch.unique(index[kept], return_inverse=True)
+    return {
+        "models": own["models"][rows],
+        "index": torch.full_like(index, -1).masked_scatter(kept, of_kept),
+    }
 
 
 def made_for(run: Rounds, label: int, used: OwnModels) -> MadeFor:

@@ -173,6 +173,13 @@ class SavedRun:
         """The form of examples that the clusters' models fit."""
         return tuple(self._made_for(cluster) for cluster in range(self.num_clusters))
 
+    @cached_property
+    def withheld(self) -> dict[int, str]:
+        """The clusters whose models are not released, by `limits.min_release` -> the reason."""
+        # Without a limit no file is read.
+        found = self.made_for if self.experiment.limits.min_release > 1 else ()
+        return {cluster: made.withheld for cluster, made in enumerate(found) if made.withheld}
+
     @property
     def num_clusters(self) -> int:
         """Number of clusters."""
@@ -229,9 +236,12 @@ class SavedRun:
         return profile
 
     def model(self, cluster: int) -> nn.Module:
-        """Build the module of this cluster, in evaluation mode."""
+        """Build the module of this cluster, in evaluation mode.
+
+        Raises `UsageError` for an unknown cluster, and for one that is not released.
+        """
         cluster = argument("cluster", cluster, int)
-        self._check_cluster(cluster)
+        self._released(cluster)
         return self.net.module(self.folder.models.theta(cluster, self.net))
 
     def model_for(self, client: str | int) -> nn.Module:
@@ -240,10 +250,10 @@ class SavedRun:
         `client` is a name, or the client's number from 0 if no name is a number. The module is the
         model of the client's cluster or, depending on the method, its personal model, its mixture
         of several models, or a model whose adapters mix experts. Raises `UsageError` for an unknown
-        client.
+        client, and for one whose cluster's model is not released.
         """
         one = self.clients[number_of(client, [each.name for each in self.clients])]
-        used = self._made_for(one.cluster).clients_use
+        used = self._released(one.cluster).clients_use
         if used == "cluster":
             return self.model(one.cluster)
         net = self.net
@@ -253,6 +263,13 @@ class SavedRun:
     def _made_for(self, cluster: int) -> MadeFor:
         self._check_cluster(cluster)
         return self.folder.models.made_for(cluster)
+
+    def _released(self, cluster: int) -> MadeFor:
+        """What the model of this cluster fits. Raises `UsageError` if it is not released."""
+        made = self._made_for(cluster)
+        if made.withheld:
+            raise UsageError(f"cluster {cluster}: its model is not released: {made.withheld}")
+        return made
 
     def _check_cluster(self, cluster: int) -> None:
         """Raise `UsageError` unless this is a cluster; lost files are reported elsewhere."""

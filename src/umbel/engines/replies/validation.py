@@ -47,10 +47,13 @@ class Limits(Settings):
     #: suspicion above which a client's replies are set aside, such as 3; None: nobody is watched
     quarantine: float | None = None
     quorum: float = 0.5  #: share of the asked clients that must give a usable reply, in [0, 1]
+    #: smallest number of clients of a cluster whose model is released: models of smaller ones are
+    #: not in the folder `models`, and can't be exported
+    min_release: int = 1
 
     def __post_init__(self) -> None:
         check(self.max_value > 0, "max_value", self.max_value, "more than 0")
-        check_least(self, 1, "max_examples")
+        check_least(self, 1, "max_examples", "min_release")
         check(0 < self.max_share <= 1, "max_share", self.max_share, "in (0, 1]")
         check_least(self, 1, "max_norm_ratio", "quarantine")
         check(0 <= self.quorum <= 1, "quorum", self.quorum, "in [0, 1]")
