@@ -20,6 +20,9 @@ from umbel.algorithms.base import (
 from umbel.flow import STEPS, Flow, Replies, Request, clusters_in, relay
 from umbel.server.ask import Context
 
+QUARANTINE = "in quarantine: "
+"""Beginning of the reason why a suspicious client's reply was not used."""
+
 RISE, FALL = 0.4, 0.1
 """Part of the way to a round's evidence that suspicion goes: up, and down."""
 
@@ -61,12 +64,9 @@ class Watched(Wrapper[KeptState]):
 
     def set_aside(self, state: KeptState) -> dict[int, str]:
         """The clients whose replies the last round has set aside, with the reason."""
-        why = f"more than limits.quarantine = {self.threshold:g}"
-        return {
-            client: f"in quarantine: suspicion {score:.2f}, {why}"
-            for client, (score, _, aside) in enumerate(state.kept.tolist())
-            if aside
-        }
+        aside = torch.nonzero(state.kept[:, 2])[:, 0].tolist()
+        why = f"{QUARANTINE}suspicion above limits.quarantine = {self.threshold:g}"
+        return dict.fromkeys(aside, why)
 
     def init(self, setup: Setup) -> KeptState:
         # (M, 3): suspicion; cluster, -1 before it is known; whether set aside.

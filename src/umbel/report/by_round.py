@@ -129,7 +129,7 @@ def absent_most(run: Result) -> list[tuple[str, int, int, str]]:
     missing = Counter(c for record in run.records for c in record.missing)
     refused = Counter(c for record in run.records for c in record.refused)
     why = {c: reason for record in run.records for c, reason in record.refused.items()}
-    names = _names(run)
+    names = names_of_clients(run)
     most = (missing + refused).most_common(MOST_ABSENT)
     return [(names.get(c, str(c)), missing[c], refused[c], why.get(c, "")) for c, _ in most]
 
@@ -146,7 +146,7 @@ def moves(run: Result) -> Panel | None:
 
 def latest_moves(run: Result) -> list[tuple[int, str, str]]:
     """The latest rounds before which clients came or left: the round, who came, and who left."""
-    names = _names(run)
+    names = names_of_clients(run)
 
     def named(clients: Sequence[int] | None) -> str:
         return few([names.get(client, str(client)) for client in clients or ()])
@@ -155,7 +155,7 @@ def latest_moves(run: Result) -> list[tuple[int, str, str]]:
     return [(r.round + 1, named(r.joined), named(r.left)) for r in moved[-MOST_MOVES:]]
 
 
-def _names(run: Result) -> dict[int, str]:
+def names_of_clients(run: Result) -> dict[int, str]:
     """The names of clients by number, if they are known: over Flower, also of those that left."""
     on_the_roll = dict(enumerate(names_on_the_roll(run.folder.path)))
     return on_the_roll or {client.number: client.name for client in run.clients}

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from umbel.algorithms.watched import QUARANTINE
 from umbel.engines.metering import Spent
 from umbel.files.seals import KEY
 from umbel.notebooks import named
@@ -88,7 +89,8 @@ class Record:
     #: clients in another cluster than after the round before, likewise; none if the number of
     #: models changed
     moved: tuple[int, ...] | None = None
-    #: suspicion of each client, None for those not there; None: the run has no `limits.quarantine`
+    #: suspicion of each client, None for those that have not come or are forgotten; None: the run
+    #: has no `limits.quarantine`
     suspicion: tuple[float | None, ...] | None = None
     missing: tuple[int, ...] = ()  #: clients that did not answer, in training or in evaluation
     #: client -> why its reply was not used
@@ -120,6 +122,11 @@ class Record:
     def num_absent(self) -> int:
         """Number of clients that were missing or refused, each counted once."""
         return len({*self.missing, *self.refused})
+
+    @property
+    def quarantined(self) -> tuple[int, ...]:
+        """The clients whose replies were set aside by `limits.quarantine`."""
+        return tuple(n for n, why in self.refused.items() if why.startswith(QUARANTINE))
 
     def judged(self, measure: str) -> float | None:
         """The value of a measure; for "accuracy" and "loss", the one that the round is judged by.

@@ -49,6 +49,7 @@ class Line:
     _: KW_ONLY
     published: bool = False  # from a paper: drawn in another style
     points: bool = False  # markers, with error bars from the band, instead of a line
+    muted: bool = False  # grey, and not in the legend
 
     def __post_init__(self) -> None:
         assert len(self.x) == len(self.y), f"{self.name}: {len(self.x)} x, {len(self.y)} y"
@@ -78,6 +79,7 @@ class Chart:
     categories: tuple[str, ...] = ()  # names of x = 0, 1, 2, ... if x are not numbers
     from_zero: bool = False  # whether the vertical axis starts at 0
     counts: bool = False  # whether values are counts, so that ticks are integers
+    limit: float | None = None  # a horizontal line, dashed
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,8 @@ VERSION = "6.4"
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right")
 DASHES = ([1, 0], [6, 3], [8, 3, 2, 3], [2, 2], [12, 4])  # of the lines after the first few colours
-INK, GREY = "#000000", "#767676"
-"""Black, which pages replace by the colour of their text, and a grey for light and dark pages."""
+INK, GREY, MUTED = "#000000", "#767676", "#76767666"
+"""Black, which pages replace by the colour of their text, and greys for light and dark pages."""
 
 ON_COLOURS = ("#ffffff", *["#111111"] * 6, "#ffffff")
 """Readable text colours on dots of each colour."""
@@ -52,6 +52,9 @@ MOST_NAMED, LONGEST_NAME = 40, 40
 
 MOST_MARKED, MOST_LISTED = 25, 24
 """Most markers on a line, and most clusters in the legend of a heat map."""
+
+DASHED: Spec = {"type": "rule", "color": GREY, "strokeDash": [4, 3]}
+"""A line that is no measurement, such as the round of clustering."""
 
 PLAIN = {"titleFontWeight": "normal"}
 
@@ -195,8 +198,8 @@ def _printed(value: Any) -> Any:
 def _chart(chart: Chart) -> Spec:
     """Lines with bands, or points with error bars, over a common axis."""
     known = [line for line in chart.lines if any(y == y for y in line.y)]
-    names = list(dict.fromkeys(line.name for line in chart.lines))
-    looks = [names.index(line.name) for line in known]
+    names = list(dict.fromkeys(line.name for line in chart.lines if not line.muted))
+    looks = [-1 if line.muted else names.index(line.name) for line in known]
     values = sorted({x for line in known for x in line.x})
     points = any(line.points for line in known)
     rows = [row for line in known for row in _values(line)]
@@ -217,11 +220,13 @@ def _chart(chart: Chart) -> Spec:
             x["axis"] |= {"format": ".3~g", "labelOverlap": "greedy", **axis}
             x["scale"] = {"type": "log", "nice": False, "padding": 10}
     texts = [named(line) for line in known]
-    legend = {"title": None, "symbolOpacity": 1} if len(known) > 1 else None
+    legend: Spec | None = {"title": None, "symbolOpacity": 1} if len(known) > 1 else None
+    if legend and -1 in looks:
+        legend["values"] = [each for each, look in zip(texts, looks, strict=True) if look >= 0]
 
-    def looked(cycle: Sequence[Any], published: Any = None) -> Spec:
+    def looked(cycle: Sequence[Any], published: Any = None, muted: Any = None) -> Spec:
         range_ = [
-            published if line.published and published else turn(cycle, look)
+            muted if look < 0 else published if line.published and published else turn(cycle, look)
             for line, look in zip(known, looks, strict=True)
         ]
         scale = {"domain": texts, "range": range_}
@@ -230,12 +235,13 @@ def _chart(chart: Chart) -> Spec:
     place: Spec = {"x": x}
     if chart.categories:  # side by side
         place["xOffset"] = {"field": "line", "type": "nominal", "scale": {"domain": texts}}
-    stroke, fill = {"stroke": looked(COLOURS)}, {"fill": looked(COLOURS, "transparent")}
+    stroke = {"stroke": looked(COLOURS, muted=MUTED)}
+    fill = {"fill": looked(COLOURS, "transparent", GREY)}
     reach = {"y": y | {"field": "low"}, "y2": {"field": "high"}}
     mark: Spec = {"type": "point", "filled": True, "size": 60 if points else 40}
     on_marks: Spec = {
         "y": y,
-        "shape": looked(SHAPES),
+        "shape": looked(SHAPES, muted=SHAPES[0]),
         "opacity": _if("datum.marked", 1, 0),
         "tooltip": [
             {"field": "line", "type": "nominal", "title": "line"},
@@ -249,7 +255,7 @@ def _chart(chart: Chart) -> Spec:
     if points:
         layers.insert(0, {"mark": "rule", "encoding": place | stroke | reach})
     else:
-        dash = {"y": y, "strokeDash": looked(DASHES, DASHES[1])}
+        dash = {"y": y, "strokeDash": looked(DASHES, DASHES[1], DASHES[0])}
         layers.insert(0, {"mark": "line", "encoding": place | stroke | dash})
         if any(line.low for line in known):
             area = {"type": "area", "opacity": 0.15}
@@ -261,6 +267,11 @@ def _chart(chart: Chart) -> Spec:
             for n, mark in enumerate(chart.marks)
         ]
         layers += _uprights(x, marks)
+    if chart.limit is not None:
+        once: Spec = {"data": {"values": [{"y": chart.limit}]}, "encoding": {"y": y}}
+        text = {"type": "text", "color": GREY, "fontSize": 10, "align": "right", "dy": -6}
+        text |= {"text": f"limit {chart.limit:g}", "x": "width"}
+        layers += [{**once, "mark": mark} for mark in (DASHED, text)]
     return {"data": {"values": rows}, "layer": layers}
 
 
@@ -270,7 +281,7 @@ def _values(line: Line) -> Iterable[Spec]:
     ends = [list(map(number_or_none, end)) or [None] * len(line.x) for end in (line.low, line.high)]
     every = 1 if line.points or len(line.x) <= MOST_MARKED else len(line.x) // 10
     for n, x in enumerate(line.x):
-        marked = n % every == 0 or (y[n] is None and y[n + 2] is None)
+        marked = not line.muted and (n % every == 0 or (y[n] is None and y[n + 2] is None))
         row: Spec = {"line": named(line), "x": x, "y": y[n + 1], "marked": marked}
         if line.low:
             row |= {"low": ends[0][n], "high": ends[1][n]}
@@ -285,7 +296,6 @@ def named(line: Line) -> str:
 def _uprights(x: Spec, marks: list[Spec]) -> list[Spec]:
     """Vertical lines, with a text above each."""
     data = {"values": marks}
-    rule = {"type": "rule", "color": GREY, "strokeDash": [4, 3]}
     y = {"field": "y", "type": "quantitative", "scale": None}  # in pixels
     text = {"x": x, "y": y, "text": {"field": "text"}}
     texts: list[Spec] = []
@@ -294,7 +304,7 @@ def _uprights(x: Spec, marks: list[Spec]) -> list[Spec]:
         mark = {"type": "text", "color": GREY, "fontSize": 10, **side}
         these = {"values": [mark for mark in marks if mark["left"] is left]}
         texts.append({"data": these, "mark": mark, "encoding": text})
-    return [{"data": data, "mark": rule, "encoding": {"x": x}}, *texts]
+    return [{"data": data, "mark": DASHED, "encoding": {"x": x}}, *texts]
 
 
 def _heatmap(figure: Heatmap) -> Spec:

@@ -46,7 +46,8 @@ def described(figure: Figure) -> str:
     """A description of the figure in words, for readers who can't see it."""
     if isinstance(figure, Chart):
         marks = [f"{mark.text} at {mark.x:g}" for mark in figure.marks]
-        said = [_line(figure, line) for line in figure.lines]
+        said = [_line(figure, line) for line in figure.lines if not line.muted]
+        said += [] if figure.limit is None else [f"limit at {figure.limit:g}"]
         what = figure.y_title or figure.title.lower()
         what += f" against {figure.x_title}" if figure.x_title else ""
         return f"Chart, {what}. {'; '.join([*said, *marks])}."

@@ -8,7 +8,7 @@ from umbel.checks import command
 from umbel.folder.clients_file import Client, by_cluster
 from umbel.folder.how_to_continue import way_of
 from umbel.report import by_round as rounds
-from umbel.report import clients, over_time
+from umbel.report import clients, over_time, quarantine
 from umbel.report.clients import not_served_apart
 from umbel.report.clustering_evidence import grounds
 from umbel.report.figures.panels import Panel
@@ -32,6 +32,7 @@ def run_page(run: Result) -> tuple[str, list[Panel]]:
     of_clients = [each for each in (clients.cluster_map(run), clients.fortunes(run)) if each]
     flow = over_time.panels(run)
     reasons, absences, moves = list(grounds(run)), rounds.absences(run), rounds.moves(run)
+    suspicion = quarantine.evidence(run)
     stop, budget = run.folder.stop, run.folder.budget
     by_goal = stop is not None and budget.reached(run.last) == stop.why
     goals = [f"{name}={exact(goal)}" for name, goal in budget.until] if by_goal else []
@@ -51,6 +52,8 @@ def run_page(run: Result) -> tuple[str, list[Panel]]:
         more_clusters=len(by_cluster(run.clients)) - MOST_ROWS,
         clients=_clients(run),
         reasons=reasons,
+        suspicion=suspicion,
+        suspects=quarantine.HEADS,
         cost=cost,
         moves=moves,
         latest_moves=rounds.latest_moves(run),
@@ -60,7 +63,7 @@ def run_page(run: Result) -> tuple[str, list[Panel]]:
         again=_again(run, goals),
         sessions=list(map(made_with, run.folder.sessions.read())),
     )
-    others = [each for each in (moves, absences) if each]
+    others = [each for each in (suspicion and suspicion[0], moves, absences) if each]
     return text, [*quality, *flow, *of_clients, *reasons, *cost, *others]
 
 
