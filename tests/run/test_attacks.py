@@ -201,6 +201,16 @@ def test_liars_are_set_aside_named_and_let_back(method: Any, tmp_path: Path) -> 
     assert [r.untimed() for r in again.records] == [r.untimed() for r in result.records]
 
 
+def test_only_replies_to_this_round_are_set_aside() -> None:
+    attack, limits = Attack("sign-flip", strength=10, share=0.2), Limits(quarantine=3.5)
+    run = Run(FedAvg(LOCAL), FEDERATION, mlp(), attack=attack, limits=limits, participation=0.5)
+    records = [record for _, record in run.rounds(8)]
+    cohorts = [set(run.context(n, 8).cohort.tolist()) for n in range(8)]
+    assert any(record.quarantined for record in records)
+    for record, cohort in zip(records, cohorts, strict=True):
+        assert cohort.issuperset(record.quarantined)
+
+
 def test_nobody_is_set_aside_among_the_honest() -> None:
     run = Run(FedAvg(LOCAL), FEDERATION, mlp(), seed=3)
     watched = replace(run, limits=Limits(quarantine=3.5))

@@ -75,7 +75,7 @@ class Watched(Wrapper[KeptState]):
 
     def round(self, state: KeptState, ctx: Context) -> Flow[KeptState]:
         before, kept = state.kept, state.kept.clone()
-        kept[ctx.cohort, 2] = 0
+        kept[:, 2] = 0
         found = torch.full((len(kept),), torch.nan, dtype=torch.float64)
 
         def ask(request: Request) -> Flow[Replies]:
