@@ -93,6 +93,19 @@ def test_clients_that_are_missing_refused_or_bounded_are_counted(tmp_path: Path)
     assert found["clients_answered_total"] == found["clients_asked_total"] - silent
 
 
+def test_clients_in_quarantine_are_those_of_the_last_round(tmp_path: Path) -> None:
+    attack = "attack={kind='sign-flip', clients=['2'], strength=10.0}"
+    folder = created(tmp_path / "one", "limits.quarantine=3.5", attack)
+    with measured(folder) as (rounds, url):
+        assert "clients_suspicious" not in scraped(url)
+        for record in rounds:
+            above = [
+                n for n, suspicion in enumerate(record.suspicion or ()) if (suspicion or 0) > 3.5
+            ]
+            assert scraped(url)["clients_suspicious"] == len(above)
+        assert above == [2]
+
+
 def test_clients_that_move_are_those_of_the_story(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

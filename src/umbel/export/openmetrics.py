@@ -43,6 +43,7 @@ GAUGES = {
     "clusters": "Clusters that have clients.",
     "accuracy": "Mean over clients of the accuracy, on validation examples if there are any.",
     "loss": "Mean over clients of the loss, on validation examples if there are any.",
+    "clients_suspicious": "Clients with a suspicion above limits.quarantine.",
     "step": "Step of time, counted from 0, in runs that have such.",
     "clients_drifted": "Clients that the method found to have drifted at this step.",
     "epsilon": "Largest epsilon of a client by the server's count; a node's ledger is exact.",
@@ -175,6 +176,9 @@ class Numbers:
             self.set(name, record.judged(name))
         self.set("clusters", record.num_clusters)
         self.set("step", record.step)
+        if record.suspicion is not None:
+            limit = self.run.limits.quarantine or 0
+            self.set("clients_suspicious", sum((s or 0) > limit for s in record.suspicion))
         self.set("clients_drifted", record.measures.get("drifted"))
         if self.run.privacy.clip is not None:
             self.set("epsilon", self._epsilon(record.round))
