@@ -165,13 +165,14 @@ def test_evidence_is_what_is_unusual_in_a_cluster() -> None:
     rows = torch.ones(20, 500) + torch.randn(20, 500, generator=drawn)
     rows[0], rows[1], rows[2] = -rows[0], 10 * rows[1], 0
     rows[4] = rows[3]
-    found = of_steps(rows, torch.zeros(20, dtype=torch.long))
-    assert found[:3].min() > 4
+    found, cosines = of_steps(rows, torch.zeros(20, dtype=torch.long), rows[:, 0] < torch.inf)
+    assert found[:5].min() > 3
     assert found[5:].max() < 1
+    assert cosines[0] < -0.5 < 0.5 < cosines[5:].min()
     # Beside their own cluster, other directions are usual.
-    both = of_steps(torch.cat([rows[5:], -rows[5:]]), torch.arange(30) // 15)
+    both, _ = of_steps(torch.cat([rows[5:], -rows[5:]]), torch.arange(30) // 15, torch.ones(30) > 0)
     assert both.max() < 1
-    assert of_steps(rows[:2], torch.tensor([0, 0])).isnan().all()
+    assert of_steps(rows[:2], torch.tensor([0, 0]), torch.ones(2) > 0)[0].isnan().all()
 
 
 def test_suspicion_rises_faster_than_it_falls() -> None:

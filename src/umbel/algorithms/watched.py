@@ -29,8 +29,11 @@ RISE, FALL = 0.4, 0.1
 MOST = 10.0
 """Largest evidence of a round, so that a client is let back some rounds after its last lie."""
 
-SPREAD = 0.2
-"""Smallest spread of logarithms and cosines that is usual: honest clients may be all alike."""
+RECENT = 0.1
+"""Part of a client's usual cosine that is new in each round."""
+
+SPREAD, OF_COSINES = 0.2, 0.1
+"""Smallest usual spread of logarithms, and of usual cosines: honest clients may be all alike."""
 
 OPPOSED = 8.0
 """Evidence of a step straight against its cluster's."""
@@ -47,9 +50,10 @@ class Watched(Wrapper[KeptState]):
     """A method that sets aside the replies of suspicious clients; `limits.quarantine` adds it.
 
     Each round has evidence e against a client, at most 10, the largest of: how unusual are its
-    step's length, its distance from its two nearest neighbours in its cluster, and its angle to
-    the cluster's median, in median absolute deviations; how far it is against that median; and a
-    change of cluster that few share. Its suspicion begins at 0 and goes a part of the way to e: 0.4
+    step's length, its distance from its two nearest neighbours in its cluster, and the usual cosine
+    of its steps with the cluster's median if that is negative, in median absolute deviations; how
+    far it is against that median now; and a change of cluster that few share. What is usual is so
+    among clients that are not set aside. Suspicion begins at 0 and goes a part of the way to e: 0.4
     up, and 0.1 down. While it is above `threshold`, the client's replies are set aside; it is asked
     all the same, so that it is let back. In a cluster with fewer than three answers suspicion stays
     as it is, and of those that answer less than half are set aside.
@@ -69,8 +73,9 @@ class Watched(Wrapper[KeptState]):
         return dict.fromkeys(aside, why)
 
     def init(self, setup: Setup) -> KeptState:
-        # (M, 3): suspicion; cluster, -1 before it is known; whether set aside.
-        kept = torch.tensor([0.0, -1.0, 0.0], dtype=torch.float64).repeat(setup.num_clients, 1)
+        # (M, 5): suspicion; cluster, -1 before it is known; whether set aside; and a sum of cosines
+        # with its weight.
+        kept = torch.tensor([0.0, -1, 0, 0, 0], dtype=torch.float64).repeat(setup.num_clients, 1)
         return KeptState.around(self.of.init(setup), kept)
 
     def round(self, state: KeptState, ctx: Context) -> Flow[KeptState]:
@@ -81,7 +86,17 @@ class Watched(Wrapper[KeptState]):
         def ask(request: Request) -> Flow[Replies]:
             answer = yield replace(request, reduction=None)
             clients = answer.clients
-            told = evidence_in(request, answer, before[:, 1], ctx.layout.num_weights)
+            calm = before[clients, 0] <= self.threshold
+            about = before[:, 1], calm, ctx.layout.num_weights
+            told, cosines = evidence_in(request, answer, *about)
+            known = ~cosines.isnan()
+            both = torch.stack([cosines, torch.ones_like(cosines)], 1)[known]
+            now = before[clients[known], 3:] * (1 - RECENT) + both * RECENT
+            kept[clients[known], 3:] = now
+            usual = now[:, 0] / now[:, 1]
+            # A minority in a cluster is less alike than others, but not against them.
+            against = _deviations(usual, calm[known], OF_COSINES) * (usual < 0)
+            told[known] = told[known].fmax(against)
             found[clients] = found[clients].fmax(told.clamp(max=MOST))
             if "chosen" in answer.columns:
                 kept[clients, 1] = answer.columns["chosen"].double()
@@ -111,52 +126,68 @@ def suspicion_after(before: Tensor, evidence: Tensor) -> Tensor:
     return torch.where(evidence.isnan(), before, before + rate * (evidence - before))
 
 
-def evidence_in(request: Request, replies: Replies, before: Tensor, width: int) -> Tensor:
-    """Evidence (N,) against each client in its reply, NaN if there is none.
+def evidence_in(
+    request: Request, replies: Replies, before: Tensor, calm: Tensor, width: int
+) -> tuple[Tensor, Tensor]:
+    """Evidence (N,) against each client in its reply, and cosines (N,), NaN if there are none.
 
-    `before` (M,) are clusters, -1 unknown, and `width` is the number of trained values of a model.
+    `before` (M,) are clusters, -1 unknown; `calm` (N,) are those not suspicious before; `width` is
+    the number of trained values of a model.
     """
     found = torch.full((len(replies.clients),), torch.nan, dtype=torch.float64)
-    clusters, columns = clusters_in(request, replies), replies.columns
+    cosines, columns = found.clone(), replies.columns
     for name in STEPS:
         if name in columns and request.work.split == "train":
             rows = columns[name].flatten(1)[:, :width]
-            found = found.fmax(of_steps(rows, clusters))
+            told, cosines = of_steps(rows, clusters_in(request, replies), calm)
+            found = found.fmax(told)
     if "chosen" in columns:
         last, now = before[replies.clients], columns["chosen"]
         moved = ((last >= 0) & (last != now)).double()
         found = found.fmax(MOVED * moved * (1 - moved.mean()))
-    return found
+    return found, cosines
 
 
-def of_steps(rows: Tensor, clusters: Tensor) -> Tensor:
-    """Evidence (N,) in steps (N, P) of clients in these clusters (N,); NaN in clusters below 3."""
-    against = torch.full((len(rows),), torch.nan, dtype=torch.float64)
-    # (3, N): logarithms of lengths and distances beside the usual ones, and what cosines lack
-    traits = against.repeat(3, 1)
+def of_steps(rows: Tensor, clusters: Tensor, calm: Tensor) -> tuple[Tensor, Tensor]:
+    """Evidence (N,) in steps (N, P) of clients in these clusters (N,), and their cosines (N,).
+
+    Both are NaN in clusters of fewer than three. What is usual is so among the `calm` (N,).
+    """
+    # (3, N): logarithms of lengths and of distances, beside the usual ones; cosines
+    traits = torch.full((3, len(rows)), torch.nan, dtype=torch.float64)
     for cluster in torch.unique(clusters).tolist():
         mine = torch.nonzero(clusters == cluster)[:, 0]
         if len(mine) < 3:
             continue
+        usual = calm[mine] if calm[mine].sum() > 1 else torch.ones_like(mine, dtype=torch.bool)
         own = rows[mine].double()
         products = own @ own.T
         squares = products.diagonal()
         apart = (squares[:, None] + squares - 2 * products).clamp(min=0).fill_diagonal_(torch.inf)
-        middle = own.median(0).values
-        norms = squares.sqrt()
-        cosines = own @ middle / (norms * middle.norm()).clamp(min=1e-300)
-        traits[0, mine] = _beside_median(norms)
-        traits[1, mine] = _beside_median(apart.sqrt().topk(2, largest=False).values.mean(1))
-        traits[2, mine] = (cosines.median() - cosines).clamp(min=0)
-        against[mine] = OPPOSED * -cosines
-    known = ~against.isnan()
-    if known.any():
-        spread = 1.4826 * traits[:, known].abs().median(1, keepdim=True).values
-        against = against.maximum((traits.abs() / spread.clamp(min=SPREAD)).amax(0))
-    return against.clamp(min=0)
+        near = apart.sqrt().topk(2, largest=False).values.mean(1)
+        middle, norms = own[usual].median(0).values, squares.sqrt()
+        traits[0, mine] = _beside_median(norms, usual)
+        traits[1, mine] = _beside_median(near, usual)
+        traits[2, mine] = own @ middle / (norms * middle.norm()).clamp(min=1e-300)
+    known = ~traits[2].isnan()
+    lengths, near, cosines = traits[:, known]
+    unusual = [_deviations(each, calm[known], SPREAD) for each in (lengths, near)]
+    found = torch.full_like(traits[2], torch.nan)
+    found[known] = torch.stack([*unusual, OPPOSED * -cosines]).amax(0).clamp(min=0)
+    return found, traits[2]
 
 
-def _beside_median(lengths: Tensor) -> Tensor:
-    """Logarithms of lengths (N,) beside their median."""
-    floor = TINY * lengths.median() + 1e-300
-    return (lengths.maximum(floor) / lengths.median().maximum(floor)).log()
+def _deviations(values: Tensor, calm: Tensor, least: float) -> Tensor:
+    """How far values (N,) are off their usual median, in its deviations, or `least` if larger."""
+    usual = values[calm] if calm.any() else values
+    if not len(values):
+        return values
+    off = (values - usual.median()).abs()
+    return off / (1.4826 * (usual - usual.median()).abs().median()).clamp(min=least)
+
+
+def _beside_median(lengths: Tensor, usual: Tensor) -> Tensor:
+    """Logarithms of lengths (N,) beside the median of the usual ones."""
+    middle = lengths[usual].median()
+    floor = TINY * middle + 1e-300
+    return (lengths.maximum(floor) / middle.maximum(floor)).log()
