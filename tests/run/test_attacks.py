@@ -12,7 +12,7 @@ import torch
 
 from tests.federations import blobs, mlp
 from tests.flower.small import SMALL, grid_of, last_state
-from umbel.algorithms import FLACC, IFCA, FedAvg
+from umbel.algorithms import FLACC, IFCA, FedAvg, Restarts
 from umbel.algorithms.watched import Watched, of_steps, suspicion_after
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
@@ -83,6 +83,11 @@ def test_attackers_of_the_clustering_say_what_others_say() -> None:
     assert hijack["chosen"].tolist() == [0, 1, 0, 1, 1]
     fragment = told(Attack("fragment"), losses=losses, chosen=chosen)
     assert {*map(tuple, fragment["losses"][3:].sort(1).values.tolist())} <= {(1, 2), (3, 4), (5, 6)}
+    # What contradicts itself would be refused.
+    assert torch.equal(fragment["chosen"][3:], fragment["losses"][3:].argmin(1))
+    vectors = torch.eye(3)[:, :2].repeat(5, 1, 1)
+    sent = told(Attack("fragment"), vectors=vectors)["vectors"]
+    torch.testing.assert_close(sent.transpose(1, 2) @ sent, torch.eye(2).expand(5, 2, 2))
     alarms = told(Attack("false-alarm"), losses=losses)["losses"][3:] / losses[3:]
     assert {*alarms.flatten().tolist()} in ({1.0}, {10.0})
 
@@ -210,6 +215,21 @@ def test_only_replies_to_this_round_are_set_aside() -> None:
     assert any(record.quarantined for record in records)
     for record, cohort in zip(records, cohorts, strict=True):
         assert cohort.issuperset(record.quarantined)
+
+
+def test_each_start_has_a_suspicion_of_its_own() -> None:
+    """Numbers of models mean nothing between starts, so that nobody seems to move there."""
+    method = Restarts(IFCA(2, LOCAL), restarts=3, trial_rounds=8)
+    run = Run(method, FEDERATION, mlp(), seed=3, limits=Limits(quarantine=1.5))
+    alone = replace(run, algorithm=IFCA(2, LOCAL))
+    found = [
+        max(each or 0 for _, record in some.rounds(6) for each in record.suspicion or ())
+        for some in (run, alone)
+    ]
+    assert found[0] < found[1] + 0.5
+    assert run.algorithm == Restarts(Watched(IFCA(2, LOCAL), 1.5), restarts=3, trial_rounds=8)
+    *_, (_, record) = replace(run, attack=Attack("sign-flip", strength=10)).rounds(4)
+    assert len(record.quarantined) >= 2
 
 
 def test_nobody_is_set_aside_among_the_honest() -> None:

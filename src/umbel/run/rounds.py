@@ -17,7 +17,7 @@ from torch import Tensor
 
 from umbel.algorithms.base import OPEN, Algorithm, Assigned, KeptState, Known, Setup, State
 from umbel.algorithms.local_only import LocalOnly
-from umbel.algorithms.restarts import innermost
+from umbel.algorithms.restarts import Restarts, innermost
 from umbel.algorithms.watched import Watched
 from umbel.checks import check, naming, nearest
 from umbel.client.metrics import check_metrics
@@ -516,6 +516,8 @@ class Loop:
     def _watched(self, record: Record, state: State, members: Members) -> Record:
         """The record with clients' suspicion, and with those in quarantine, if they are watched."""
         method = self.run.algorithm
+        if isinstance(method, Restarts):
+            state, method = method.inner(state), method.of
         if not isinstance(method, Watched) or not isinstance(state, KeptState):
             return record
         scores = np.full(self.run.federation.num_clients, np.nan)

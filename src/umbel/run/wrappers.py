@@ -48,7 +48,13 @@ def structured(
 
 
 def watched(algorithm: Algorithm[Any], threshold: float | None) -> Algorithm[Any]:
-    """Return the completed method, whose clients are watched if there is a threshold."""
+    """Return the completed method, whose clients are watched if there is a threshold.
+
+    Each of several starts has a suspicion of its own, as clusters of two starts have nothing in
+    common.
+    """
+    if isinstance(algorithm, Restarts):
+        return completed(replace(algorithm, of=watched(algorithm.of, threshold)))
     alone = algorithm.of if isinstance(algorithm, Watched) else algorithm
     return completed(alone) if threshold is None else Watched(completed(alone), threshold)
 

@@ -196,13 +196,12 @@ class Attack(Settings):
             elif self.kind == "fragment" and len(told):
                 # What a random client says of another number: of another model, or direction.
                 others = honest[torch.randint(len(honest), (int(bad.sum()),), generator=draw)]
-                mixed = column[others].reshape(len(others), -1)
-                order = torch.rand(mixed.shape, generator=draw).argsort(1)
-                columns[name] = _with(
-                    column, bad, mixed.gather(1, order).reshape(-1, *column.shape[1:])
-                )
+                columns[name] = _with(column, bad, _reordered(column[others], draw))
             elif self.kind == "false-alarm" and alarm and name in OF_LOSSES:
                 columns[name] = _with(column, bad, column[bad] * self.force)
+        if self.kind == "fragment" and {"chosen", "losses"} <= columns.keys():
+            best = columns["losses"].argmin(1)  # a contradiction would be refused
+            columns["chosen"] = columns["chosen"].where(~bad, best)
         return columns
 
     def _steps(self, rows: Tensor, bad: Tensor, clusters: Tensor, draw: torch.Generator) -> Tensor:
@@ -267,6 +266,14 @@ def _with(column: Tensor, bad: Tensor, rows: Tensor) -> Tensor:
     found = column.clone()
     found[bad] = rows
     return found
+
+
+def _reordered(rows: Tensor, draw: torch.Generator) -> Tensor:
+    """Each row (N, D, ...) with its entries along D in a random order of its own."""
+    if rows.dim() == 1:
+        return rows
+    order = torch.rand(rows.shape[:2], generator=draw).argsort(1)
+    return rows.gather(1, order.reshape(*order.shape, *[1] * (rows.dim() - 2)).expand_as(rows))
 
 
 def _triggered(split: Split, which: Tensor) -> Split:
