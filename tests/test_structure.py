@@ -24,6 +24,7 @@ MAY_BE_SEEN_BY_ALGORITHMS = (
     "umbel.server.aggregation",
     "umbel.server.averaging_rules",
     "umbel.server.robust_rules",
+    "umbel.server.robust_rules",
     "umbel.server.cluster_test",
     "umbel.server.repeated_rows",
     "umbel.server.features",

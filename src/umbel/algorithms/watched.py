@@ -19,6 +19,8 @@ from umbel.algorithms.base import (
 )
 from umbel.flow import STEPS, Flow, Replies, Request, clusters_in, relay
 from umbel.server.ask import Context
+from umbel.server.robust_rules import median, products, squared_distances
+from umbel.server.shares import norms_of
 
 QUARANTINE = "in quarantine: "
 """Beginning of the reason why a suspicious client's reply was not used."""
@@ -139,6 +141,7 @@ def evidence_in(
     for name in STEPS:
         if name in columns and request.work.split == "train":
             rows = columns[name].flatten(1)[:, :width]
+            rows = rows.to(torch.promote_types(rows.dtype, torch.float32))
             told, cosines = of_steps(rows, clusters_in(request, replies), calm)
             found = found.fmax(told)
     if "chosen" in columns:
@@ -159,16 +162,15 @@ def of_steps(rows: Tensor, clusters: Tensor, calm: Tensor) -> tuple[Tensor, Tens
         mine = torch.nonzero(clusters == cluster)[:, 0]
         if len(mine) < 3:
             continue
-        usual = calm[mine] if calm[mine].sum() > 1 else torch.ones_like(mine, dtype=torch.bool)
-        own = rows[mine].double()
-        products = own @ own.T
-        squares = products.diagonal()
-        apart = (squares[:, None] + squares - 2 * products).clamp(min=0).fill_diagonal_(torch.inf)
+        usual = mine[calm[mine]] if calm[mine].sum() > 1 else mine
+        inner, middle = products(rows[mine]), median(rows, usual)
+        norms, apart = inner.diagonal().sqrt(), squared_distances(inner).fill_diagonal_(torch.inf)
         near = apart.sqrt().topk(2, largest=False).values.mean(1)
-        middle, norms = own[usual].median(0).values, squares.sqrt()
-        traits[0, mine] = _beside_median(norms, usual)
-        traits[1, mine] = _beside_median(near, usual)
-        traits[2, mine] = own @ middle / (norms * middle.norm()).clamp(min=1e-300)
+        of_usual = torch.isin(mine, usual)
+        traits[0, mine] = _beside_median(norms, of_usual)
+        traits[1, mine] = _beside_median(near, of_usual)
+        along = (rows[mine] @ middle).double()
+        traits[2, mine] = along / (norms * norms_of(middle[None])).clamp(min=1e-300)
     known = ~traits[2].isnan()
     lengths, near, cosines = traits[:, known]
     unusual = [_deviations(each, calm[known], SPREAD) for each in (lengths, near)]
