@@ -24,6 +24,7 @@ OURS = {
         "dirichlet-digits",
     ),
     *("adapted-digits", "packages-adapters", "words-lstm", "words-transformer"),
+    *("attacked-digits", "attacked-mnist"),
 }
 """Comparisons that are of no paper, or have sizes of their own."""
 
