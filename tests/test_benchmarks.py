@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
-from benchmarks import growth, robust
+from benchmarks import attacks, growth, robust
 from benchmarks.measure import difference
 from benchmarks.products import KINDS, times_faster
 from benchmarks.report import KEPT, PAGE, renewed
@@ -59,3 +62,15 @@ def test_rounds_with_robust_rules_are_timed(capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize("kind", KINDS)
 def test_products_of_every_kind_are_timed(kind: str) -> None:
     assert times_faster(KINDS[kind]((4, 8, 6)), repeats=1) > 0
+
+
+def test_runs_of_attacks_are_made_once_and_tables_have_a_line_for_each(tmp_path: Path) -> None:
+    kept, page = tmp_path / "rows.jsonl", tmp_path / "tables.md"
+    words = ["--json", str(kept), "--markdown", str(page), "--seeds", "1", "--jobs", "1"]
+    words += ["--attacks", "none", "sign-flip 10", "--methods", "flacc", "--defences"]
+    attacks.main([*words, "mean"])
+    attacks.main([*words, "mean", "mean+quarantine"])
+    rows = [json.loads(line) for line in kept.read_text().splitlines()]
+    assert [row["defence"] for row in rows] == ["mean"] * 2 + ["mean+quarantine"] * 2
+    assert [row["attackers_named"] for row in rows[2:]] == [0, 1]
+    assert page.read_text().count("| sign-flip 10 |") == 3
