@@ -63,10 +63,12 @@ RULE = "algorithm.averaging.rule"
 MORE = {
     "trimmed-mean": [f"{RULE}.trim=0.25"],
     "mixing": [f"{RULE}.mixing=true"],
+    "limits": ["limits.max_norm_ratio=4", "limits.max_share=0.5"],
     "quarantine": ["limits.quarantine=3.5"],
     # Two clusters more than groups, for attackers to have.
     "room": ["algorithm.num_clusters=6"],
 }
+WITH_ROOM = {"clove": ["algorithm.square_roots=true"], "lcfl": ["algorithm.warm_up=federated"]}
 
 
 def defences(method: str) -> list[str]:
@@ -88,8 +90,7 @@ def measured(data: str, seed: int, attack: str, method: str, defence: str) -> di
     """One row. Accuracies are missing if the run has ended before its last round."""
     settings = [f"seed={seed}", f"{RULE}.name={defence.partition('+')[0]}"]
     settings += [setting for part in defence.split("+") for setting in MORE.get(part, [])]
-    if method == "lcfl" and "room" in defence:
-        settings.append("algorithm.metric=update")
+    settings += WITH_ROOM.get(method, []) if "room" in defence else []
     experiment = read(find_experiment(f"{method}-attacked-{data}"), settings)
     federation, does = clients(data, seed), ATTACKS[attack]
     run = replace(experiment, attack=does).run(federation, experiment.engine)
