@@ -42,7 +42,7 @@ class Limits(Settings):
     #: more examples than that counts with fewer
     max_share: float = 0.9
     #: largest norm of an update or gradient, as a multiple of the median norm of those that are not
-    #: zero; longer ones are shortened; None: 4 over Flower, and no bound in one process; inf: none
+    #: zero; longer ones are shortened; None: 4 over Flower, and no bound in one process
     max_norm_ratio: float | None = None
     #: suspicion above which a client's replies are set aside, such as 3; None: nobody is watched
     quarantine: float | None = None
