@@ -273,8 +273,8 @@ def what_to_write(thing: Any, word: str, given: Mapping[str, Any]) -> str:
     value = given.get(word)
     text = shown(value) if isinstance(value, str | int | float) else "..."
     found, usual = min(_paths(thing, word, given), default=None), same(word, ELSEWHERE)
-    # Steps of time have rounds, too, but those of the run are meant.
-    if found and usual != "rounds":
+    # Steps of time have rounds, and attacks clients, but those of the run are meant.
+    if found and usual not in ("rounds", "clients"):
         *_, path = found
         return f"write {'('.join(path)}={text}{')' * (len(path) - 1)}"
     return ELSEWHERE[usual] if usual else nearest(word, known)
