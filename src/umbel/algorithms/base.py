@@ -384,9 +384,10 @@ class Wrapper(Algorithm[S]):
         """True if the wrapper changes nothing."""
         return False
 
-    @abstractmethod
     def inner(self, state: S) -> State:
         """Return the state of the method within."""
+        assert isinstance(state, KeptState)
+        return state.inner[0]
 
     @property
     def sends(self) -> tuple[Work, ...]:
@@ -411,6 +412,12 @@ class Wrapper(Algorithm[S]):
             return same
         inner = yield from self.of.admit(state.inner[0], ctx)
         return type(state).around(inner, state.kept)  # type: ignore[return-value]
+
+    def serve(self, state: S, ctx: Context) -> Flow[Served]:
+        return (yield from self.of.serve(self.inner(state), ctx))
+
+    def assign(self, state: S, ctx: Context) -> Flow[Assigned]:
+        return (yield from self.of.assign(self.inner(state), ctx))
 
     def fit(self, state: S) -> Tensor | None:
         return self.of.fit(self.inner(state))

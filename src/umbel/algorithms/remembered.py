@@ -13,7 +13,6 @@ from umbel.algorithms.base import (
     KeptState,
     Served,
     Setup,
-    State,
     Traits,
     Wrapper,
     scheme_of,
@@ -49,9 +48,6 @@ class Remembered(Wrapper[KeptState]):
         found = scheme_of(self.of)
         assert found is not None
         return found
-
-    def inner(self, state: KeptState) -> State:
-        return state.inner[0]
 
     @property
     def sends(self) -> tuple[Work, ...]:

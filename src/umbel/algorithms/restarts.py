@@ -11,8 +11,6 @@ from torch import Tensor
 
 from umbel.algorithms.base import (
     Algorithm,
-    Assigned,
-    Served,
     Setup,
     State,
     Wrapper,
@@ -118,12 +116,6 @@ class Restarts(Wrapper[State]):
         # start.
         over = ctx.round + 1 == self.trial_rounds
         return rivals[leader] if over else _together(tuple(rivals), leader)
-
-    def serve(self, state: State, ctx: Context) -> Flow[Served]:
-        return (yield from self.of.serve(self.inner(state), ctx))
-
-    def assign(self, state: State, ctx: Context) -> Flow[Assigned]:
-        return (yield from self.of.assign(self.inner(state), ctx))
 
     def inner(self, state: State) -> State:
         """Return the state of the best start so far."""

@@ -18,7 +18,6 @@ from umbel.algorithms.base import (
     Known,
     Served,
     Setup,
-    State,
     Traits,
     Wrapper,
     check_apart,
@@ -100,9 +99,6 @@ class Sharing(Wrapper[KeptState]):
     @property
     def idle(self) -> bool:
         return not self.stays
-
-    def inner(self, state: KeptState) -> State:
-        return state.inner[0]
 
     @property
     def sends(self) -> tuple[Work, ...]:

@@ -9,11 +9,8 @@ import torch
 from torch import Tensor
 
 from umbel.algorithms.base import (
-    Assigned,
     KeptState,
-    Served,
     Setup,
-    State,
     Traits,
     Wrapper,
 )
@@ -44,7 +41,7 @@ MOVED = 3.0
 """Evidence of a change of cluster in a round in which nobody else changes."""
 
 TINY = 1e-9
-"""Smallest length beside the median one, and smallest variance, of which logarithms are taken."""
+"""Smallest length beside the median one of which logarithms are taken."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +61,6 @@ class Watched(Wrapper[KeptState]):
     traits: ClassVar[Traits] = Traits(only_trains=None)
 
     threshold: float  #: suspicion above which replies are set aside
-
-    def inner(self, state: KeptState) -> State:
-        return state.inner[0]
 
     def set_aside(self, state: KeptState) -> dict[int, str]:
         """The clients whose replies the last round has set aside, with the reason."""
@@ -114,12 +108,6 @@ class Watched(Wrapper[KeptState]):
 
         inner = yield from relay(self.of.round(state.inner[0], ctx), ask)
         return KeptState.around(inner, kept)
-
-    def serve(self, state: KeptState, ctx: Context) -> Flow[Served]:
-        return (yield from self.of.serve(state.inner[0], ctx))
-
-    def assign(self, state: KeptState, ctx: Context) -> Flow[Assigned]:
-        return (yield from self.of.assign(state.inner[0], ctx))
 
 
 def suspicion_after(before: Tensor, evidence: Tensor) -> Tensor:
