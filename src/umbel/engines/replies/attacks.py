@@ -109,23 +109,23 @@ class Attack(Settings):
         groups: NDArray[np.int64] | None,
         seed: int,
     ) -> Attacked:
-        """The engine, with attackers among its clients."""
-        known = self.victim is None or self.victim in names
-        check(known, "attack.victim", self.victim, f"a client; {nearest(str(self.victim), names)}")
+        """The engine, with attackers among its clients. Raises `UsageError` for unknown names."""
+        victims = () if self.victim is None else (self.victim,)
+        for key, given in (("clients", self.clients), ("victim", victims)):
+            for name in given:
+                expected = f"a client; {nearest(name, names)}"
+                check(name in names, f"attack.{key}", name, expected)
         victim = -1 if self.victim is None else names.index(self.victim)
         return Attacked(engine, self, self.attackers(names, groups, seed), seed, victim)
 
     def attackers(
         self, names: tuple[str, ...], groups: NDArray[np.int64] | None, seed: int
     ) -> NDArray[np.int64]:
-        """The numbers of the clients that attack. Raises `UsageError` for an unknown name."""
+        """The numbers of the clients that attack, in increasing order."""
         if not self.any:
             return np.zeros(0, np.int64)
-        if self.clients:
-            for name in self.clients:
-                expected = f"a client; {nearest(name, names)}"
-                check(name in names, "attack.clients", name, expected)
-            return np.sort([names.index(name) for name in self.clients])
+        if self.clients:  # some of which a node may not have
+            return np.flatnonzero(np.isin(names, list(self.clients)))
         drawn = generator(seed if self.seed is None else self.seed, Stream.ATTACK)
         order = drawn.permutation(len(names))
         if groups is not None:
@@ -148,13 +148,8 @@ class Attack(Settings):
         expected = "for clients that classify inputs of numbers"
         check(known, "attack.kind", self.kind, expected)
         split = federation.train
-        names = federation.names
-        if self.clients:
-            whose = np.isin(names, list(self.clients))  # a node may have none of them
-        else:
-            those = self.attackers(names, federation.groups, seed)
-            whose = np.isin(np.arange(len(names)), those)
-        theirs = np.repeat(whose, split.sizes)
+        whose = self.attackers(federation.names, federation.groups, seed)
+        theirs = np.repeat(np.isin(np.arange(federation.num_clients), whose), split.sizes)
         if self.kind == "label-flip":
             assert federation.num_classes is not None
             flipped = federation.num_classes - 1 - split.y
