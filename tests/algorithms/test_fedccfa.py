@@ -77,7 +77,7 @@ def test_distances_are_mean_differences_of_cosines_with_the_others() -> None:
 def test_rows_and_prototypes_are_averaged_in_class_clusters() -> None:
     method = FedCCFA(averaging=umbel.Averaging("equal"))
     same, other = [1.0, 0.0], [0.0, 1.0]
-    # Of class 0, clients 0 and 1 agree, and so do 2 and 3; of class 1, which 3 lacks, all do.
+    # Clients 0 and 1 agree on class 0, and so do 2 and 3; all agree on class 1, which 3 lacks.
     answers = Answering(
         update=[[0.0, 0, i, i, i, i, i, i] for i in range(4)],
         balanced=[[same, same], [same, same], [other, same], [other, same]],
