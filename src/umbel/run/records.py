@@ -212,7 +212,7 @@ class Record:
         if not self.bounded:  # in most records
             del values["bounded"]
         # Only runs with time, membership, or validation examples have these.
-        some = ("step", *OF_CLIENTS, *MOVES, "suspicion", "validation_loss", "validation_accuracy")
+        some = ("step", *LISTS, "validation_loss", "validation_accuracy")
         for name in some:
             if values[name] is None:
                 del values[name]
@@ -230,7 +230,7 @@ class Record:
         measures = {name: values[name] for name in values if name not in own and name != KEY}
         known = {name: values[name] for name in values if name in own}
         known["missing"] = tuple(known["missing"])
-        for name in known.keys() & {*OF_CLIENTS, *MOVES, "suspicion"}:
+        for name in known.keys() & {*LISTS}:
             known[name] = tuple(known[name])
         for name in ("refused", "bounded"):
             known[name] = {int(client): why for client, why in known.get(name, {}).items()}
@@ -301,6 +301,9 @@ OF_CLIENTS = ("clusters", "client_accuracies", "client_losses")
 
 MOVES = ("joined", "left", "moved")
 """Clients that came and left before a round, and those that changed their cluster in it."""
+
+LISTS = (*OF_CLIENTS, *MOVES, "suspicion")
+"""All lists that only some runs have."""
 
 OF_STEPS = ("loss", "accuracy", "worst", "accuracy_std", "weighted_accuracy")
 """What a run with time is judged by: means over its steps; and the agreements."""
