@@ -139,13 +139,18 @@ def in_steps(rows: list[dict[str, float]]) -> Federation:
     return Federation.over_time(steps)
 
 
+def last_state(rows: list[dict[str, float]], **more: Any) -> Any:
+    """The state of FedDrift after three steps of one round, by the targets of clients."""
+    net, method = Net(four, HALF_SQUARED), drift(delta=4.0)
+    return [*Run(method, in_steps(rows), net, time=Time(rounds=1), **more).rounds(3)][-1][0]
+
+
 def test_only_batches_that_are_there_weigh_in_a_merge() -> None:
     # As in the merge of 6 with one batch and of 7 with three, beside a client without examples in
     # steps 1 and 2, which is in the cluster of model 0 and counts for nothing.
     rows = [dict(zip("abcd", [*row, 0.0], strict=True)) for row in TARGETS[:1]]
     rows += [dict(zip("abc", row, strict=True)) for row in TARGETS[1:]]
-    run = Run(drift(delta=4.0), in_steps(rows), Net(four, HALF_SQUARED), time=Time(rounds=1))
-    state: Any = [*run.rounds(3)][-1][0]
+    state = last_state(rows)
     assert state.heard.sum(0).tolist() == [4, 3, 3, 0]
     assert models(state) == [0.5, 8.625]
 
@@ -153,14 +158,7 @@ def test_only_batches_that_are_there_weigh_in_a_merge() -> None:
 def test_a_member_that_comes_at_a_new_step_has_not_drifted() -> None:
     rows = [{"a": 0.0, "b": 0.0, "c": 10.0}] * 2 + [{"a": 10.0, "b": 0.0, "c": 30.0}] * 2
     comes = Membership((Event(2, joins=("c",)),))
-    run = Run(
-        drift(delta=4.0),
-        in_steps(rows),
-        Net(four, HALF_SQUARED),
-        time=Time(rounds=1),
-        membership=comes,
-    )
-    state: Any = [*run.rounds(3)][-1][0]
+    state = last_state(rows, membership=comes)
     assert state.drifted.tolist() == [True, False, False]
 
 
@@ -169,14 +167,7 @@ def test_a_model_whose_clients_are_forgotten_is_kept_as_it_was_in_a_merge() -> N
     last = [0.0, 30.0, 30.0, 30.0]
     rows = [dict(zip("abcd", [*r, b], strict=True)) for r, b in zip(TARGETS, last, strict=True)]
     goes = Membership((Event(2, leaves=("d",)),), forget_after=0)
-    run = Run(
-        drift(delta=4.0),
-        in_steps(rows),
-        Net(four, HALF_SQUARED),
-        time=Time(rounds=1),
-        membership=goes,
-    )
-    state: Any = [*run.rounds(3)][-1][0]
+    state = last_state(rows, membership=goes)
     assert models(state) == [0.5, 8.625, 16]
     assert state.labels.tolist() == [1, 1, 0]
 
