@@ -65,8 +65,9 @@ MORE = {
     "mixing": [f"{RULE}.mixing=true"],
     "limits": ["limits.max_norm_ratio=4", "limits.max_share=0.5"],
     "quarantine": ["limits.quarantine=3.5"],
-    # Two clusters more than groups, for attackers to have.
+    # Two clusters more than groups, or four, for attackers to have.
     "room": ["algorithm.num_clusters=6"],
+    "more-room": ["algorithm.num_clusters=8"],
 }
 WITH_ROOM = {"clove": ["algorithm.square_roots=true"], "lcfl": ["algorithm.warm_up=federated"]}
 
